@@ -1,0 +1,659 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The queue pair: what its three machines share, and the way in.
+
+use crate::burst::{
+    Burst,
+    Owner, //
+};
+use crate::completer::Completer;
+use crate::env::{
+    AsyncEvent,
+    Counter,
+    Env,
+    RecvCompletion,
+    RecvOp,
+    Trace, //
+};
+use crate::opcode::{
+    Role,
+    Service, //
+};
+use crate::psn::{
+    Msn,
+    Psn,
+    Ssn, //
+};
+use crate::requester::{
+    Idle,
+    Requester, //
+};
+use crate::responder::Responder;
+use crate::ring::{
+    Progress,
+    SendQueue, //
+};
+use crate::state::{
+    self,
+    ModifyError,
+    QpAttr, //
+};
+use crate::time::Instant;
+use crate::verbs::{
+    Access,
+    Mtu,
+    QpState,
+    QpType,
+    SendOp,
+    SendWqe,
+    WcStatus,
+    MAX_MSG_LEN, //
+};
+use crate::wire::{
+    Bth,
+    Parsed, //
+};
+
+/// Why a work request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The send queue is full.
+    Full,
+    /// Not in this state.
+    State,
+    /// The service does not have this operation.
+    Opcode,
+    /// The length is illegal.
+    Length,
+    /// A datagram without destination.
+    Destination,
+}
+
+/// The attributes in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) sqd_notify: bool,
+    pub(crate) access: Access,
+    pub(crate) pkey_index: u16,
+    pub(crate) pkey: u16,
+    pub(crate) port: u8,
+    pub(crate) qkey: u32,
+    pub(crate) mtu: Mtu,
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    pub(crate) rq_psn: Psn,
+    pub(crate) sq_psn: Psn,
+    pub(crate) max_rd_atomic: u8,
+    pub(crate) max_dest_rd_atomic: u8,
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) dest_qpn: u32,
+}
+
+impl Settings {
+    const fn new() -> Self {
+        Self {
+            sqd_notify: false,
+            access: Access::NONE,
+            pkey_index: 0,
+            pkey: 0xffff,
+            port: 1,
+            qkey: 0,
+            mtu: Mtu::Mtu4096,
+            timeout: 0,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            rq_psn: Psn::new(0),
+            sq_psn: Psn::new(0),
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+            min_rnr_timer: 0,
+            dest_qpn: 0,
+        }
+    }
+
+    /// Takes over what `a` gives.
+    fn apply(&mut self, a: &QpAttr) {
+        fn set<T: Copy>(to: &mut T, from: Option<T>) {
+            if let Some(v) = from {
+                *to = v;
+            }
+        }
+        set(&mut self.sqd_notify, a.en_sqd_async_notify);
+        set(&mut self.access, a.access);
+        set(&mut self.pkey_index, a.pkey_index);
+        set(&mut self.port, a.port);
+        set(&mut self.qkey, a.qkey);
+        set(&mut self.mtu, a.path_mtu);
+        set(&mut self.timeout, a.timeout);
+        set(&mut self.retry_cnt, a.retry_cnt);
+        set(&mut self.rnr_retry, a.rnr_retry);
+        set(&mut self.rq_psn, a.rq_psn);
+        set(&mut self.sq_psn, a.sq_psn);
+        set(&mut self.max_rd_atomic, a.max_rd_atomic);
+        set(&mut self.max_dest_rd_atomic, a.max_dest_rd_atomic);
+        set(&mut self.min_rnr_timer, a.min_rnr_timer);
+        set(&mut self.dest_qpn, a.dest_qpn);
+    }
+}
+
+/// A queue pair at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The state.
+    pub state: QpState,
+    /// The next PSN of the requester; behind [`Self::sent_psn`] while it sends again.
+    pub next_psn: Psn,
+    /// The first PSN that was never sent.
+    pub sent_psn: Psn,
+    /// The oldest PSN that is not acknowledged.
+    pub unacked_psn: Psn,
+    /// The PSN that the responder expects.
+    pub expected_psn: Psn,
+    /// Messages completed by the responder.
+    pub msn: Msn,
+    /// Messages begun by the requester.
+    pub ssn: Ssn,
+    /// The last message that the peer has a receive for; [`None`]: credits are not counted.
+    pub credit_limit: Option<Ssn>,
+    /// Transport retries left.
+    pub retries_left: u8,
+    /// RNR retries left.
+    pub rnr_retries_left: u8,
+    /// READs and atomics outstanding.
+    pub outstanding_reads: u32,
+    /// READs and atomics of the peer that are yet to be answered.
+    pub pending_answers: u32,
+    /// Work requests posted and not completed.
+    pub send_queue_used: u32,
+    /// Why the requester sends nothing.
+    pub idle: Idle,
+    /// The responder awaits a missing packet.
+    pub in_gap: bool,
+    /// The send queue is draining: in SQD, and not drained.
+    pub sq_draining: bool,
+    /// The next deadline.
+    pub deadline: Option<Instant>,
+}
+
+/// A queue pair.
+///
+/// Locking: all methods that take `&mut self` belong under one lock; nothing in here is shared behind it.
+pub struct Qp<E: Env> {
+    pub(crate) ty: QpType,
+    pub(crate) qpn: u32,
+    pub(crate) sig_all: bool,
+    pub(crate) has_srq: bool,
+    pub(crate) state: QpState,
+    pub(crate) set: Settings,
+    pub(crate) sq: SendQueue<E::SendSlots>,
+    pub(crate) resources: E::Resources,
+    pub(crate) req: Requester,
+    pub(crate) comp: Completer,
+    pub(crate) resp: Responder<E::Region>,
+}
+
+impl<E: Env> Qp<E> {
+    /// A queue pair in RESET.
+    ///
+    /// `slots` is the send queue, of a power-of-two length; `resources` limits `max_dest_rd_atomic`.
+    pub fn new(
+        ty: QpType,
+        qpn: u32,
+        slots: E::SendSlots,
+        resources: E::Resources,
+        sig_all: bool,
+        has_srq: bool,
+    ) -> Self {
+        Self {
+            ty,
+            qpn,
+            sig_all,
+            has_srq,
+            state: QpState::Reset,
+            set: Settings::new(),
+            sq: SendQueue::new(slots),
+            resources,
+            req: Requester::new(),
+            comp: Completer::new(),
+            resp: Responder::new(),
+        }
+    }
+
+    /// The service.
+    pub fn qp_type(&self) -> QpType {
+        self.ty
+    }
+
+    /// The number.
+    pub fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    /// The state.
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// Sets the P_Key that packets carry.
+    pub fn set_pkey(&mut self, pkey: u16) {
+        self.set.pkey = pkey;
+    }
+
+    /// Sets the longest datagram: the MTU of the port. Connected queue pairs have theirs by [`Self::modify`].
+    pub fn set_port_mtu(&mut self, mtu: Mtu) {
+        if self.ty.is_datagram() {
+            self.set.mtu = mtu;
+        }
+    }
+
+    /// Sets how many request packets may be unacknowledged; see [`crate::Qp`] for the default.
+    pub fn set_window(&mut self, packets: u32) {
+        self.req.set_window(packets);
+    }
+
+    /// The work request at a slot, posted or not.
+    pub fn wqe(&self, slot: u32) -> Option<&SendWqe> {
+        self.sq.at_slot(slot).map(|s| &s.wqe)
+    }
+
+    /// The memory that the READ of a responder resource reads from.
+    pub fn region(&self, resource: u32) -> Option<&E::Region> {
+        self.resources.get(resource as usize).and_then(|r| r.region.as_ref())
+    }
+
+    /// Why the requester sends nothing: what the last [`Self::poll_transmit`] found.
+    pub fn why_idle(&self) -> Idle {
+        self.req.idle
+    }
+
+    /// Changes state and attributes.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed.
+    pub fn modify(&mut self, now: Instant, attr: &QpAttr, env: &mut E) -> Result<(), ModifyError> {
+        let from = self.state;
+        let to = attr.state.unwrap_or(from);
+        state::check(self.ty, from, to, attr)?;
+        if attr.max_dest_rd_atomic.is_some_and(|n| usize::from(n) > self.resources.len()) {
+            return Err(ModifyError::Value);
+        }
+        match to {
+            QpState::Err => self.enter_error(env),
+            QpState::Reset => self.reset(env),
+            _ => {
+                self.set.apply(attr);
+                self.enter(to, env);
+                self.settle(from, to, attr, env);
+            }
+        }
+        let _ = now;
+        Ok(())
+    }
+
+    /// Makes the machines follow a transition that is not to RESET or ERR.
+    fn settle(&mut self, from: QpState, to: QpState, attr: &QpAttr, env: &mut E) {
+        match (from, to) {
+            (QpState::Init, QpState::Rtr) => self.resp.start(self.set.rq_psn),
+            (QpState::Rtr, QpState::Rts) => {
+                self.req.start(self.set.sq_psn);
+                self.comp.start(self.set.sq_psn);
+            }
+            (QpState::Rts, QpState::Sqd) => {
+                self.req.drained = false;
+                self.check_drained(env);
+            }
+            _ => (),
+        }
+        if attr.retry_cnt.is_some() || attr.rnr_retry.is_some() {
+            self.refill_retries();
+        }
+        if attr.max_dest_rd_atomic.is_some() && from == to {
+            self.forget_resources();
+        }
+    }
+
+    /// All attributes as they are.
+    pub fn query(&self) -> QpAttr {
+        let s = &self.set;
+        QpAttr {
+            state: Some(self.state),
+            cur_state: Some(self.state),
+            en_sqd_async_notify: Some(s.sqd_notify),
+            access: Some(s.access),
+            pkey_index: Some(s.pkey_index),
+            port: Some(s.port),
+            qkey: Some(s.qkey),
+            path: true,
+            path_mtu: Some(s.mtu),
+            timeout: Some(s.timeout),
+            retry_cnt: Some(s.retry_cnt),
+            rnr_retry: Some(s.rnr_retry),
+            rq_psn: Some(self.resp.expected_or(s.rq_psn, self.state)),
+            max_rd_atomic: Some(s.max_rd_atomic),
+            max_dest_rd_atomic: Some(s.max_dest_rd_atomic),
+            alt_path: false,
+            path_mig_state: false,
+            min_rnr_timer: Some(s.min_rnr_timer),
+            sq_psn: Some(self.req.next_or(s.sq_psn, self.state)),
+            dest_qpn: Some(s.dest_qpn),
+        }
+    }
+
+    /// Posts a send work request, and returns its slot: slots are used in ring order, from 0 after RESET.
+    ///
+    /// In SQE and ERR it is flushed at once.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was posted.
+    pub fn post_send(&mut self, now: Instant, wqe: SendWqe, env: &mut E) -> Result<u32, PostError> {
+        let permitted = self.state.permits();
+        if !permitted.post_send {
+            return Err(PostError::State);
+        }
+        self.check_wqe(&wqe)?;
+        let slot = self.sq.push(wqe).ok_or(PostError::Full)?;
+        if permitted.flush_send {
+            self.flush_sends(env);
+        }
+        let _ = now;
+        Ok(slot)
+    }
+
+    /// What a work request must be, whatever memory it names.
+    fn check_wqe(&self, wqe: &SendWqe) -> Result<(), PostError> {
+        use SendOp as O;
+        let known = match self.ty {
+            QpType::Rc => true,
+            QpType::Uc => matches!(
+                wqe.op,
+                O::Send | O::SendImm(_) | O::Write | O::WriteImm(_) | O::Local
+            ),
+            QpType::Ud | QpType::Gsi => matches!(wqe.op, O::Send | O::SendImm(_)),
+        };
+        if !known {
+            return Err(PostError::Opcode);
+        }
+        if self.ty.is_datagram() && wqe.ud.is_none() {
+            return Err(PostError::Destination);
+        }
+        if wqe.length > MAX_MSG_LEN || (wqe.op.is_atomic() && wqe.length != 8) {
+            return Err(PostError::Length);
+        }
+        Ok(())
+    }
+
+    /// The next packets to send, `budget` at most: the answers of the responder in the order of their PSNs, then requests.
+    ///
+    /// Each burst is to be reported by [`Self::sent`]. To be called again until it returns [`None`], which it also does for
+    /// a budget of 0.
+    pub fn poll_transmit(&mut self, now: Instant, budget: u32, env: &mut E) -> Option<Burst> {
+        if budget == 0 {
+            return None;
+        }
+        if let Some(b) = self.poll_answers(budget, env) {
+            return Some(b);
+        }
+        self.poll_requests(now, budget, env)
+    }
+
+    /// Tells what became of a burst.
+    ///
+    /// `Ok`: it was handed to the network, which may have lost it. `Err`: its payload could not be gathered, and none of it
+    /// was sent. A failed request fails its work request when the earlier ones have completed; a failed READ response is
+    /// turned into a NAK.
+    pub fn sent(&mut self, now: Instant, burst: &Burst, result: Result<(), WcStatus>, env: &mut E) {
+        let _ = now;
+        match burst.owner {
+            Owner::Nobody => (),
+            Owner::Request { index, life, .. } => {
+                if life == self.sq.life && self.sq.is_live(index) {
+                    self.request_sent(index, burst, result, env);
+                }
+            }
+            Owner::Response { resource, usage } => {
+                if let Err(status) = result {
+                    self.answer_failed(resource, usage, burst.psn(), status, env);
+                }
+            }
+        }
+    }
+
+    /// Takes in a packet for this queue pair whose ICRC and P_Key were found right.
+    pub fn on_packet(&mut self, now: Instant, pkt: &Parsed, env: &mut E) {
+        let Some(info) = pkt.headers.bth.opcode.info() else {
+            return env.count(Counter::DropService);
+        };
+        let wanted = match self.ty {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            QpType::Ud | QpType::Gsi => Service::Ud,
+        };
+        if info.service == Service::Cnp {
+            return env.count(Counter::RxCnps);
+        }
+        if info.service != wanted {
+            return env.count(Counter::DropService);
+        }
+        let permitted = self.state.permits();
+        match info.role {
+            Role::Request if permitted.receive => self.on_request(pkt, info, env),
+            Role::Response if permitted.send => self.on_response(now, pkt, info, env),
+            _ => env.count(Counter::DropState),
+        }
+    }
+
+    /// When [`Self::on_deadline`] is to be called next. Earlier calls do no harm.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.req.rnr_until.or(self.comp.deadline)
+    }
+
+    /// Tells that time has passed.
+    pub fn on_deadline(&mut self, now: Instant, env: &mut E) {
+        if let Some(until) = self.req.rnr_until {
+            if now >= until {
+                self.req.rnr_until = None;
+                env.count(Counter::RnrTimeouts);
+            }
+        } else if self.comp.deadline.is_some_and(|d| now >= d) {
+            self.on_ack_timeout(env);
+        }
+    }
+
+    /// Flushes the receives that were posted in ERR.
+    pub fn flush_recv(&mut self, env: &mut E) {
+        if self.state == QpState::Err {
+            self.flush_receives(env);
+        }
+    }
+
+    /// The queue pair at a glance.
+    pub fn status(&self) -> Status {
+        Status {
+            state: self.state,
+            next_psn: self.req.pos,
+            sent_psn: self.req.edge,
+            unacked_psn: self.comp.una,
+            expected_psn: self.resp.expected,
+            msn: self.resp.msn,
+            ssn: self.req.ssn,
+            credit_limit: self.req.credit_limit(),
+            retries_left: self.comp.retries_left,
+            rnr_retries_left: self.comp.rnr_left,
+            outstanding_reads: self.req.outstanding_reads,
+            pending_answers: self.pending_answers(),
+            send_queue_used: self.sq.used(),
+            idle: self.req.idle,
+            in_gap: self.resp.in_gap(),
+            sq_draining: self.state == QpState::Sqd && !self.req.drained,
+            deadline: self.deadline(),
+        }
+    }
+
+    /// The part of the base header that all packets of this queue pair have in common.
+    pub(crate) fn bth(&self, psn: Psn) -> Bth {
+        Bth {
+            // No alternate path is ever armed.
+            migreq: true,
+            pkey: self.set.pkey,
+            dest_qp: self.set.dest_qpn,
+            psn,
+            ..Bth::default()
+        }
+    }
+
+    /// Changes the state and notes it.
+    pub(crate) fn enter(&mut self, to: QpState, env: &mut E) {
+        if self.state != to {
+            env.trace(Trace::State {
+                from: self.state,
+                to,
+            });
+            self.state = to;
+        }
+    }
+
+    pub(crate) fn raise(&mut self, e: AsyncEvent, env: &mut E) {
+        env.trace(Trace::Event(e));
+        env.event(e);
+    }
+
+    /// Completes the oldest send work request.
+    fn complete_oldest(&mut self, status: WcStatus, env: &mut E) {
+        let Some((slot, entry)) = self.sq.pop() else {
+            return;
+        };
+        let wqe = entry.wqe;
+        if wqe.op.is_read_or_atomic() && entry.progress != Progress::Posted {
+            self.req.outstanding_reads = self.req.outstanding_reads.saturating_sub(1);
+        }
+        match status {
+            WcStatus::Success => env.count(Counter::SendCompletions),
+            WcStatus::WrFlushErr => env.count(Counter::Flushes),
+            _ => {
+                env.count(Counter::ErrorCompletions);
+                env.trace(Trace::SendFailed { slot, status });
+            }
+        }
+        let signal = self.sig_all || wqe.flags.signaled || status != WcStatus::Success;
+        let byte_len = match (status, wqe.op) {
+            (WcStatus::Success, SendOp::Local) => 0,
+            (WcStatus::Success, _) => wqe.length,
+            _ => 0,
+        };
+        env.complete_send(slot, &wqe, status, byte_len, signal);
+    }
+
+    /// Completes what is ready to, in order. A failure takes the queue pair to ERR, or to SQE if it is unreliable.
+    pub(crate) fn pump(&mut self, env: &mut E) {
+        while let Some((_, entry)) = self.sq.oldest() {
+            match entry.progress {
+                Progress::Done => self.complete_oldest(WcStatus::Success, env),
+                Progress::Failed(status) => {
+                    self.complete_oldest(status, env);
+                    if self.ty.is_reliable() {
+                        self.enter_error(env);
+                    } else {
+                        self.enter(QpState::Sqe, env);
+                        self.flush_sends(env);
+                    }
+                    return;
+                }
+                _ => break,
+            }
+        }
+        self.check_drained(env);
+    }
+
+    /// In SQD, notes that everything begun has completed.
+    fn check_drained(&mut self, env: &mut E) {
+        let busy = self.sq.oldest().is_some_and(|(_, s)| s.progress != Progress::Posted);
+        if self.state != QpState::Sqd || self.req.drained || busy {
+            return;
+        }
+        self.req.drained = true;
+        if self.set.sqd_notify {
+            self.raise(AsyncEvent::SqDrained, env);
+        }
+    }
+
+    /// Flushes all send work requests.
+    fn flush_sends(&mut self, env: &mut E) {
+        while self.sq.used() != 0 {
+            self.complete_oldest(WcStatus::WrFlushErr, env);
+        }
+        self.sq.cur = self.sq.head;
+        self.req.halt();
+        self.comp.halt();
+    }
+
+    /// Ends the current receive with an error.
+    pub(crate) fn fail_receive(&mut self, status: WcStatus, env: &mut E) {
+        if self.resp.recv.take().is_none() {
+            return;
+        }
+        env.count(match status {
+            WcStatus::WrFlushErr => Counter::Flushes,
+            _ => Counter::ErrorCompletions,
+        });
+        if status != WcStatus::WrFlushErr {
+            env.trace(Trace::RecvFailed { status });
+        }
+        env.complete_recv(RecvCompletion {
+            status,
+            op: RecvOp::Recv,
+            byte_len: 0,
+            imm: None,
+            invalidated: None,
+            src_qp: self.set.dest_qpn,
+            solicited: false,
+            grh: false,
+            vendor_err: 0,
+        });
+    }
+
+    /// Flushes the current receive and, without a shared receive queue, all that are posted.
+    fn flush_receives(&mut self, env: &mut E) {
+        self.fail_receive(WcStatus::WrFlushErr, env);
+        if self.has_srq {
+            return;
+        }
+        while let Some(r) = env.take_recv() {
+            self.resp.recv = Some(r.unwrap_or_default());
+            self.fail_receive(WcStatus::WrFlushErr, env);
+        }
+    }
+
+    /// Goes to ERR: nothing is carried out any more, and everything posted is flushed.
+    pub(crate) fn enter_error(&mut self, env: &mut E) {
+        let first = self.state != QpState::Err;
+        self.enter(QpState::Err, env);
+        self.flush_sends(env);
+        self.resp.halt();
+        self.flush_receives(env);
+        if !self.resp.is_closing() {
+            self.forget_resources();
+        }
+        if first && self.has_srq {
+            self.raise(AsyncEvent::LastWqeReached, env);
+        }
+    }
+
+    /// Goes to RESET: everything is forgotten, nothing completes.
+    fn reset(&mut self, env: &mut E) {
+        self.enter(QpState::Reset, env);
+        let (pkey, mtu) = (self.set.pkey, self.set.mtu);
+        self.set = Settings::new();
+        self.set.pkey = pkey;
+        if self.ty.is_datagram() {
+            self.set.mtu = mtu;
+        }
+        self.sq.reset();
+        self.req.reset();
+        self.comp = Completer::new();
+        self.resp = Responder::new();
+        self.forget_resources();
+    }
+}

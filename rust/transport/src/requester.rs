@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The requester: what to send next.
+//!
+//! It walks the send queue in order. A work request gets its PSNs when it is begun; from then on the same packets can be made
+//! again from any PSN. Going back for a retransmission is to set [`Requester::pos`] to the oldest unacknowledged PSN.
+
+use crate::burst::{
+    AckReq,
+    Burst,
+    Family,
+    Owner,
+    Plan,
+    Source,
+    Tail, //
+};
+use crate::env::{
+    Counter,
+    Env,
+    Trace, //
+};
+use crate::opcode::Opcode;
+use crate::psn::{
+    Psn,
+    Ssn,
+    HALF, //
+};
+use crate::qp::Qp;
+use crate::ring::{
+    Progress,
+    SendSlot, //
+};
+use crate::time::{
+    self,
+    Instant, //
+};
+use crate::verbs::{
+    QpState,
+    QpType,
+    SendOp,
+    WcStatus, //
+};
+use crate::wire::{
+    AtomicEth,
+    Bth,
+    Deth,
+    Headers,
+    ImmDt,
+    Reth, //
+};
+
+/// Request packets that may be unacknowledged, unless [`Qp::set_window`] says otherwise.
+///
+/// One mebibyte at an MTU of 4096. It bounds what one loss makes go-back-N send again, and what a burst can put into the
+/// queues of a receiver; the throughput of a queue pair is at most window times MTU per round trip, 840 Mb/s at 10 ms.
+/// The requests of READs and atomics count as one packet each, whatever the length of their responses.
+pub const DEFAULT_WINDOW: u32 = 256;
+
+/// The longest run of request packets, within one message or over several, without the AckReq bit.
+pub const ACK_INTERVAL: u32 = 32;
+
+/// The Q_Key of the general services interface.
+const GSI_QKEY: u32 = 0x8001_0000;
+
+/// Set in the Q_Key of a work request, it asks for that of the queue pair (10.2.5).
+const QKEY_OF_QP: u32 = 1 << 31;
+
+/// Why the requester sends nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idle {
+    /// It is sending.
+    Active,
+    /// Everything posted was sent.
+    #[default]
+    NoWork,
+    /// Everything was sent, some of it again, and no answer has come yet.
+    Retrying,
+    /// The state does not permit to send.
+    State,
+    /// In SQD, nothing new is begun.
+    Draining,
+    /// Too many packets are unacknowledged.
+    Window,
+    /// The peer has no receive for the next message.
+    Credit,
+    /// The peer asked to wait, by an RNR NAK.
+    Rnr,
+    /// A fenced work request waits for READs and atomics.
+    Fence,
+    /// Too many READs and atomics are outstanding.
+    ReadLimit,
+    /// A work request failed, and earlier ones have yet to complete.
+    Failed,
+}
+
+impl Idle {
+    /// The name, as tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::NoWork => "no_work",
+            Self::Retrying => "retrying",
+            Self::State => "state",
+            Self::Draining => "draining",
+            Self::Window => "window",
+            Self::Credit => "credit",
+            Self::Rnr => "rnr",
+            Self::Fence => "fence",
+            Self::ReadLimit => "read_limit",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The counter of waits that begin.
+    const fn counter(self) -> Option<Counter> {
+        match self {
+            Self::Window => Some(Counter::WindowStalls),
+            Self::Credit => Some(Counter::CreditStalls),
+            Self::Fence => Some(Counter::FenceStalls),
+            Self::ReadLimit => Some(Counter::ReadLimitStalls),
+            _ => None,
+        }
+    }
+}
+
+/// State of the requester.
+///
+/// # Invariants
+///
+/// In PSN order: `comp.una`, `pos`, `edge`, `next`; `pos` lies in the work request at `sq.cur`, or is `next`.
+pub(crate) struct Requester {
+    /// The next PSN to send.
+    pub(crate) pos: Psn,
+    /// The first PSN that was never sent.
+    pub(crate) edge: Psn,
+    /// The first PSN that no work request has.
+    pub(crate) next: Psn,
+    /// Of the last message begun.
+    pub(crate) ssn: Ssn,
+    /// The last message that the peer has a receive for.
+    lsn: Ssn,
+    /// The peer does not count credits.
+    unlimited: bool,
+    /// The running number of the next request packet.
+    number: u32,
+    /// READs and atomics begun and not completed.
+    pub(crate) outstanding_reads: u32,
+    /// Until when the peer asked to wait.
+    pub(crate) rnr_until: Option<Instant>,
+    /// Request packets that may be unacknowledged.
+    window: u32,
+    /// The send queue drained in this SQD.
+    pub(crate) drained: bool,
+    /// What the last poll found.
+    pub(crate) idle: Idle,
+}
+
+impl Requester {
+    pub(crate) const fn new() -> Self {
+        Self {
+            pos: Psn::new(0),
+            edge: Psn::new(0),
+            next: Psn::new(0),
+            ssn: Ssn::new(0),
+            lsn: Ssn::new(0),
+            unlimited: false,
+            number: 0,
+            outstanding_reads: 0,
+            rnr_until: None,
+            window: DEFAULT_WINDOW,
+            drained: false,
+            idle: Idle::NoWork,
+        }
+    }
+
+    /// Forgets everything but the window.
+    pub(crate) fn reset(&mut self) {
+        let window = self.window;
+        *self = Self::new();
+        self.window = window;
+    }
+
+    /// Begins at `psn`.
+    pub(crate) fn start(&mut self, psn: Psn) {
+        self.reset();
+        self.pos = psn;
+        self.edge = psn;
+        self.next = psn;
+    }
+
+    /// Everything was flushed.
+    pub(crate) fn halt(&mut self) {
+        self.outstanding_reads = 0;
+        self.rnr_until = None;
+        self.pos = self.next;
+        self.edge = self.next;
+    }
+
+    pub(crate) fn set_window(&mut self, packets: u32) {
+        self.window = packets.clamp(1, HALF);
+    }
+
+    /// The next PSN for a query, where the requester has begun.
+    pub(crate) fn next_or(&self, psn: Psn, state: QpState) -> Psn {
+        match state {
+            QpState::Reset | QpState::Init | QpState::Rtr => psn,
+            _ => self.next,
+        }
+    }
+
+    pub(crate) fn credit_limit(&self) -> Option<Ssn> {
+        if self.unlimited {
+            None
+        } else {
+            Some(self.lsn)
+        }
+    }
+
+    /// The peer has receives up to message `limit`, or does not count.
+    pub(crate) fn grant(&mut self, limit: Option<Ssn>) {
+        match limit {
+            None => self.unlimited = true,
+            Some(l) if l.after(self.lsn) => self.lsn = l,
+            Some(_) => (),
+        }
+    }
+
+    /// Whether the peer is known to have a receive for message `ssn`.
+    fn has_credit(&self, ssn: Ssn) -> bool {
+        self.unlimited || !ssn.after(self.lsn)
+    }
+}
+
+impl<E: Env> Qp<E> {
+    /// The next request packets.
+    pub(crate) fn poll_requests(&mut self, now: Instant, budget: u32, env: &mut E) -> Option<Burst> {
+        match self.next_requests(now, budget, env) {
+            Ok(b) => {
+                self.req.idle = Idle::Active;
+                Some(b)
+            }
+            Err(why) => {
+                self.note_idle(why, env);
+                None
+            }
+        }
+    }
+
+    /// Notes a wait, and counts it if it is new.
+    fn note_idle(&mut self, why: Idle, env: &mut E) {
+        if self.req.idle == why {
+            return;
+        }
+        self.req.idle = why;
+        if let Some(c) = why.counter() {
+            env.count(c);
+            env.trace(Trace::Stall {
+                why,
+                psn: self.req.pos,
+            });
+        }
+    }
+
+    fn next_requests(&mut self, now: Instant, budget: u32, env: &mut E) -> Result<Burst, Idle> {
+        loop {
+            if !self.state.permits().send {
+                return Err(Idle::State);
+            }
+            if self.req.rnr_until.is_some() {
+                return Err(Idle::Rnr);
+            }
+            let index = self.sq.cur;
+            if index == self.sq.head {
+                return Err(self.nothing_to_send());
+            }
+            let entry = *self.sq.get(index).ok_or(Idle::NoWork)?;
+            match entry.progress {
+                Progress::Free | Progress::Done => self.sq.cur = index.wrapping_add(1),
+                Progress::Failed(_) => return Err(Idle::Failed),
+                Progress::Posted => self.begin(index, &entry, env)?,
+                Progress::Begun => return self.send(now, budget, index, &entry, env),
+            }
+        }
+    }
+
+    fn nothing_to_send(&self) -> Idle {
+        if self.ty.is_reliable() && self.sq.used() != 0 && self.comp.retries_left < self.set.retry_cnt {
+            Idle::Retrying
+        } else {
+            Idle::NoWork
+        }
+    }
+
+    /// Begins a work request: gives it its PSNs, or carries it out if it is local.
+    fn begin(&mut self, index: u32, entry: &SendSlot, env: &mut E) -> Result<(), Idle> {
+        let op = entry.wqe.op;
+        if !self.state.permits().begin {
+            return Err(Idle::Draining);
+        }
+        // 10.8.3.3: a fence waits for READs and atomics only.
+        if entry.wqe.flags.fence && self.req.outstanding_reads > 0 {
+            return Err(Idle::Fence);
+        }
+        if op == SendOp::Local {
+            let result = env.local_op(self.sq.slot_of(index));
+            self.finish(index, result, env);
+            return Ok(());
+        }
+        if self.ty.is_datagram() && entry.wqe.length > self.set.mtu.bytes() {
+            // C10-93.1.1: it goes nowhere, and succeeds.
+            env.count(Counter::DropSendTooLong);
+            self.finish(index, Ok(()), env);
+            return Ok(());
+        }
+        let packets = if op.is_atomic() {
+            1
+        } else {
+            self.set.mtu.packets(entry.wqe.length)
+        };
+        let ssn = self.req.ssn.next();
+        if self.ty.is_reliable() {
+            if op.is_read_or_atomic() && self.set.max_rd_atomic == 0 {
+                self.finish(index, Err(WcStatus::LocQpOpErr), env);
+                return Ok(());
+            }
+            self.may_begin(op, packets, ssn)?;
+            if op.is_read_or_atomic() {
+                self.req.outstanding_reads = self.req.outstanding_reads.saturating_add(1);
+            }
+            if !op.takes_receive() {
+                self.req.lsn = self.req.lsn.next();
+            }
+        }
+        let requests = if op.is_read_or_atomic() { 1 } else { packets };
+        let (first, number) = (self.req.next, self.req.number);
+        if let Some(s) = self.sq.get_mut(index) {
+            s.progress = Progress::Begun;
+            s.first = first;
+            s.last = first.add(packets.saturating_sub(1));
+            s.ssn = ssn;
+            s.number = number;
+        }
+        self.req.ssn = ssn;
+        self.req.next = first.add(packets);
+        self.req.number = number.wrapping_add(requests);
+        Ok(())
+    }
+
+    /// The limits of a reliable connection.
+    fn may_begin(&self, op: SendOp, packets: u32, ssn: Ssn) -> Result<(), Idle> {
+        // The responder tells duplicates by half of the PSN space.
+        let outstanding = self.req.next.distance_from(self.comp.una);
+        if outstanding.saturating_add(packets) > HALF {
+            return Err(Idle::Window);
+        }
+        if op.is_read_or_atomic() && self.req.outstanding_reads >= u32::from(self.set.max_rd_atomic) {
+            return Err(Idle::ReadLimit);
+        }
+        // 9.7.7.2: one message beyond the limit may probe.
+        if op.takes_receive() && !self.req.unlimited && ssn.after(self.req.lsn.next()) {
+            return Err(Idle::Credit);
+        }
+        Ok(())
+    }
+
+    /// Ends a work request that is not to be sent.
+    fn finish(&mut self, index: u32, result: Result<(), WcStatus>, env: &mut E) {
+        if let Some(s) = self.sq.get_mut(index) {
+            s.progress = match result {
+                Ok(()) => Progress::Done,
+                Err(status) => Progress::Failed(status),
+            };
+        }
+        self.pump(env);
+    }
+
+    /// Sends from a work request that was begun.
+    fn send(&mut self, now: Instant, budget: u32, index: u32, entry: &SendSlot, env: &mut E) -> Result<Burst, Idle> {
+        let pos = self.req.pos;
+        let at = pos.distance_from(entry.first);
+        let total = entry.last.distance_from(entry.first).saturating_add(1);
+        let left = total.saturating_sub(at);
+        let (count, ack_req) = if self.ty.is_reliable() {
+            let room = self.room(entry)?;
+            let probing = self.is_probing(entry);
+            if probing && at > 0 {
+                return Err(Idle::Credit);
+            }
+            let count = if probing { 1 } else { left.min(room).min(budget) };
+            let paced = AckReq::Paced {
+                first: entry.number_at(pos).wrapping_add(1),
+                every: ACK_INTERVAL,
+                last: probing || count == room,
+            };
+            if probing {
+                env.count(Counter::CreditProbes);
+            }
+            (count, paced)
+        } else {
+            (left.min(budget), AckReq::Never)
+        };
+
+        let owner = Owner::Request {
+            index,
+            life: self.sq.life,
+            slot: self.sq.slot_of(index),
+        };
+        let (burst, to) = if entry.wqe.op.is_read_or_atomic() {
+            (self.response_request(entry, at, owner), entry.last.next())
+        } else if self.ty.is_datagram() {
+            (self.datagram(entry, owner), pos.next())
+        } else {
+            (self.run(entry, at, total, count, ack_req, owner), pos.add(count))
+        };
+
+        env.count_n(Counter::TxRequests, burst.count);
+        let again = self.req.edge.distance_from(pos);
+        if again != 0 {
+            env.count_n(Counter::TxRetransmits, burst.count.min(again));
+        }
+        self.req.pos = to;
+        if to.distance_from(self.comp.una) > self.req.edge.distance_from(self.comp.una) || !self.ty.is_reliable() {
+            self.req.edge = to;
+        }
+        if to == entry.last.next() {
+            self.sq.cur = index.wrapping_add(1);
+        }
+        if self.ty.is_reliable() {
+            self.arm_ack_timer(now);
+        } else {
+            self.comp.una = to;
+        }
+        Ok(burst)
+    }
+
+    /// How many more request packets may be sent: one at least.
+    fn room(&self, entry: &SendSlot) -> Result<u32, Idle> {
+        let una = match self.sq.oldest() {
+            Some((_, s)) if s.progress == Progress::Begun => s.number_at(self.comp.una),
+            _ => entry.number_at(self.req.pos),
+        };
+        let used = entry.number_at(self.req.pos).wrapping_sub(una);
+        match self.req.window.saturating_sub(used) {
+            0 => Err(Idle::Window),
+            n => Ok(n),
+        }
+    }
+
+    /// Whether only the first packet of the message may be sent: it goes beyond the credits, and nothing of it was
+    /// acknowledged yet.
+    fn is_probing(&self, entry: &SendSlot) -> bool {
+        entry.wqe.op.takes_receive()
+            && !self.req.has_credit(entry.ssn)
+            && !(entry.contains(self.comp.una) && self.comp.una != entry.first)
+    }
+
+    /// Packets of a SEND or a WRITE.
+    fn run(&self, entry: &SendSlot, at: u32, total: u32, count: u32, ack_req: AckReq, owner: Owner) -> Burst {
+        let wqe = &entry.wqe;
+        let rc = self.ty == QpType::Rc;
+        let (family, tail) = match (wqe.op, rc) {
+            (SendOp::SendImm(v), true) => (Family::RcSend, Tail::Imm(v)),
+            (SendOp::SendInv(v), _) => (Family::RcSend, Tail::Inv(v)),
+            (SendOp::Write, true) => (Family::RcWrite, Tail::Plain),
+            (SendOp::WriteImm(v), true) => (Family::RcWrite, Tail::Imm(v)),
+            (_, true) => (Family::RcSend, Tail::Plain),
+            (SendOp::SendImm(v), false) => (Family::UcSend, Tail::Imm(v)),
+            (SendOp::Write, false) => (Family::UcWrite, Tail::Plain),
+            (SendOp::WriteImm(v), false) => (Family::UcWrite, Tail::Imm(v)),
+            (_, false) => (Family::UcSend, Tail::Plain),
+        };
+        let mtu = self.set.mtu.bytes();
+        let offset = at.saturating_mul(mtu);
+        let len = wqe.length.saturating_sub(offset).min(count.saturating_mul(mtu));
+        Burst {
+            source: source(wqe.length, Source::Send { slot: slot_of(owner) }),
+            offset,
+            len,
+            count,
+            mtu,
+            plan: Plan::Run {
+                family,
+                tail,
+                at,
+                total,
+                bth: Bth {
+                    solicited: wqe.flags.solicited && wqe.op.takes_receive(),
+                    ..self.bth(entry.first.add(at))
+                },
+                reth: Some(Reth {
+                    va: wqe.remote_addr,
+                    rkey: wqe.rkey,
+                    len: wqe.length,
+                }),
+                aeth: None,
+                ack_req,
+            },
+            owner,
+        }
+    }
+
+    /// A READ request for what is missing from packet `at` of the response on, or an atomic.
+    fn response_request(&self, entry: &SendSlot, at: u32, owner: Owner) -> Burst {
+        let wqe = &entry.wqe;
+        let offset = at.saturating_mul(self.set.mtu.bytes()).min(wqe.length);
+        let atomic = |swap_add, compare| {
+            Some(AtomicEth {
+                va: wqe.remote_addr,
+                rkey: wqe.rkey,
+                swap_add,
+                compare,
+            })
+        };
+        let mut h = Headers {
+            bth: Bth {
+                ack_req: true,
+                ..self.bth(entry.first.add(at))
+            },
+            ..Headers::default()
+        };
+        match wqe.op {
+            SendOp::CmpSwap { compare, swap } => {
+                h.bth.opcode = Opcode::RC_COMPARE_SWAP;
+                h.atomic = atomic(swap, compare);
+            }
+            SendOp::FetchAdd { add } => {
+                h.bth.opcode = Opcode::RC_FETCH_ADD;
+                h.atomic = atomic(add, 0);
+            }
+            _ => {
+                h.bth.opcode = Opcode::RC_READ_REQUEST;
+                h.reth = Some(Reth {
+                    va: wqe.remote_addr.wrapping_add(u64::from(offset)),
+                    rkey: wqe.rkey,
+                    len: wqe.length.saturating_sub(offset),
+                });
+            }
+        }
+        Burst {
+            source: Source::None,
+            offset: 0,
+            len: 0,
+            count: 1,
+            mtu: self.set.mtu.bytes(),
+            plan: Plan::Single(h),
+            owner,
+        }
+    }
+
+    /// A datagram.
+    fn datagram(&self, entry: &SendSlot, owner: Owner) -> Burst {
+        let wqe = &entry.wqe;
+        let dest = wqe.ud.unwrap_or_default();
+        let imm = match wqe.op {
+            SendOp::SendImm(v) => Some(ImmDt(v)),
+            _ => None,
+        };
+        let h = Headers {
+            bth: Bth {
+                opcode: match imm {
+                    Some(_) => Opcode::UD_SEND_ONLY_IMM,
+                    None => Opcode::UD_SEND_ONLY,
+                },
+                solicited: wqe.flags.solicited,
+                dest_qp: dest.qpn,
+                ..self.bth(entry.first)
+            },
+            deth: Some(Deth {
+                qkey: if dest.qkey & QKEY_OF_QP != 0 {
+                    self.qkey()
+                } else {
+                    dest.qkey
+                },
+                src_qp: self.qpn,
+            }),
+            imm,
+            ..Headers::default()
+        };
+        Burst {
+            source: source(wqe.length, Source::Send { slot: slot_of(owner) }),
+            offset: 0,
+            len: wqe.length,
+            count: 1,
+            mtu: self.set.mtu.bytes(),
+            plan: Plan::Single(h),
+            owner,
+        }
+    }
+
+    /// The Q_Key of the queue pair.
+    pub(crate) fn qkey(&self) -> u32 {
+        match self.ty {
+            QpType::Gsi => GSI_QKEY,
+            _ => self.set.qkey,
+        }
+    }
+
+    /// Starts the ACK timer unless it runs.
+    fn arm_ack_timer(&mut self, now: Instant) {
+        if self.comp.deadline.is_none() {
+            self.comp.deadline = time::ack_timeout(self.set.timeout).map(|t| now.saturating_add(t));
+        }
+    }
+
+    /// A burst of requests was handed over, or could not be made.
+    pub(crate) fn request_sent(&mut self, index: u32, burst: &Burst, result: Result<(), WcStatus>, env: &mut E) {
+        let reliable = self.ty.is_reliable();
+        let Some(entry) = self.sq.get_mut(index) else {
+            return;
+        };
+        if entry.progress != Progress::Begun {
+            return;
+        }
+        match result {
+            Err(status) => {
+                entry.progress = Progress::Failed(status);
+                // Nothing after it is sent any more.
+                if self.sq.cur.wrapping_sub(self.sq.tail) > index.wrapping_sub(self.sq.tail) {
+                    self.sq.cur = index;
+                }
+                self.pump(env);
+            }
+            Ok(()) if reliable => (),
+            Ok(()) => {
+                if burst.psn().add(burst.count) == entry.last.next() {
+                    entry.progress = Progress::Done;
+                    self.pump(env);
+                }
+            }
+        }
+    }
+}
+
+/// The source of a message, which an empty one does not have.
+fn source(len: u32, of: Source) -> Source {
+    if len == 0 {
+        Source::None
+    } else {
+        of
+    }
+}
+
+/// The slot of a request.
+fn slot_of(owner: Owner) -> u32 {
+    match owner {
+        Owner::Request { slot, .. } => slot,
+        _ => 0,
+    }
+}

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Wire formats: the base transport header and what follows it (9.2, 9.3).
+
+use crate::opcode::{
+    HeaderSet,
+    Opcode,
+    Payload, //
+};
+use crate::psn::{
+    Msn,
+    Psn, //
+};
+
+pub mod icrc;
+
+/// Bytes of the base transport header.
+pub const BTH_LEN: usize = 12;
+
+/// Bytes of the longest header that [`Headers::emit`] writes.
+pub const MAX_HEADER_LEN: usize = 40;
+
+/// Bytes of the invariant CRC that ends each packet.
+pub const ICRC_LEN: usize = 4;
+
+/// The largest payload of any packet.
+pub const MAX_PAYLOAD: usize = 4096;
+
+/// The global routing header that precedes each datagram in its receive buffer.
+pub const GRH_LEN: u32 = 40;
+
+const SOLICITED: u8 = 0x80;
+const MIGREQ: u8 = 0x40;
+const FECN: u8 = 0x80;
+const BECN: u8 = 0x40;
+const ACK_REQ: u8 = 0x80;
+const LOW_24: u32 = 0x00ff_ffff;
+
+/// Why bytes are not a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Shorter than its headers.
+    Short,
+    /// A transport version other than 0.
+    Version,
+    /// A reserved opcode, or one that is not spoken here.
+    Opcode,
+    /// The payload has a length that the opcode or the padding forbids.
+    Length,
+}
+
+/// The base transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bth {
+    /// The opcode.
+    pub opcode: Opcode,
+    /// The solicited event bit.
+    pub solicited: bool,
+    /// The migration state bit: set while the primary path is in use and nothing is armed.
+    pub migreq: bool,
+    /// Bytes of padding, up to 3.
+    pub pad: u8,
+    /// The partition key.
+    pub pkey: u16,
+    /// Forward congestion notification.
+    pub fecn: bool,
+    /// Backward congestion notification.
+    pub becn: bool,
+    /// The destination queue pair.
+    pub dest_qp: u32,
+    /// An acknowledgement is asked for.
+    pub ack_req: bool,
+    /// The packet sequence number.
+    pub psn: Psn,
+}
+
+/// The RDMA extended transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reth {
+    /// The virtual address.
+    pub va: u64,
+    /// The remote key.
+    pub rkey: u32,
+    /// The length of the whole message.
+    pub len: u32,
+}
+
+/// The atomic extended transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtomicEth {
+    /// The virtual address.
+    pub va: u64,
+    /// The remote key.
+    pub rkey: u32,
+    /// The value to swap in or to add.
+    pub swap_add: u64,
+    /// The value to compare with.
+    pub compare: u64,
+}
+
+/// The answer to an atomic: the target's original value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtomicAckEth(pub u64);
+
+/// The datagram extended transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deth {
+    /// The queue key.
+    pub qkey: u32,
+    /// The sending queue pair.
+    pub src_qp: u32,
+}
+
+/// Immediate data: the bits of a `__be32`, as they lie in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImmDt(pub u32);
+
+/// The rkey to invalidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ieth(pub u32);
+
+/// A NAK code (table 9.7.5.2.2 onwards).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NakCode {
+    /// A packet is missing.
+    PsnSequence = 0,
+    /// The request is invalid.
+    InvalidRequest = 1,
+    /// The access is denied.
+    RemoteAccess = 2,
+    /// The responder cannot carry it out.
+    RemoteOperational = 3,
+    /// An invalid RD request.
+    InvalidRdRequest = 4,
+}
+
+/// The syndrome of an AETH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syndrome {
+    /// An ACK with a credit code.
+    Ack {
+        /// See [`crate::credit`].
+        credit: u8,
+    },
+    /// Receiver not ready.
+    Rnr {
+        /// See [`crate::rnr`].
+        timer: u8,
+    },
+    /// A NAK.
+    Nak(NakCode),
+    /// A reserved value.
+    Reserved(u8),
+}
+
+impl Syndrome {
+    /// The syndrome of a byte.
+    pub const fn from_byte(b: u8) -> Self {
+        let low = b & 0x1f;
+        match (b >> 5, low) {
+            (0, _) => Self::Ack { credit: low },
+            (1, _) => Self::Rnr { timer: low },
+            (3, 0) => Self::Nak(NakCode::PsnSequence),
+            (3, 1) => Self::Nak(NakCode::InvalidRequest),
+            (3, 2) => Self::Nak(NakCode::RemoteAccess),
+            (3, 3) => Self::Nak(NakCode::RemoteOperational),
+            (3, 4) => Self::Nak(NakCode::InvalidRdRequest),
+            _ => Self::Reserved(b),
+        }
+    }
+
+    /// Its byte.
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            Self::Ack { credit } => credit & 0x1f,
+            Self::Rnr { timer } => 0x20 | (timer & 0x1f),
+            Self::Nak(code) => 0x60 | code as u8,
+            Self::Reserved(b) => b,
+        }
+    }
+}
+
+/// The ACK extended transport header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aeth {
+    /// What is acknowledged, and how.
+    pub syndrome: Syndrome,
+    /// Messages completed by the responder.
+    pub msn: Msn,
+}
+
+/// All headers of a packet. Which of the optional ones go on the wire is up to the opcode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// The base transport header.
+    pub bth: Bth,
+    /// Of datagrams.
+    pub deth: Option<Deth>,
+    /// Of WRITE and READ requests.
+    pub reth: Option<Reth>,
+    /// Of atomic requests.
+    pub atomic: Option<AtomicEth>,
+    /// Of responses.
+    pub aeth: Option<Aeth>,
+    /// Of answers to atomics.
+    pub atomic_ack: Option<AtomicAckEth>,
+    /// Immediate data.
+    pub imm: Option<ImmDt>,
+    /// The rkey to invalidate.
+    pub ieth: Option<Ieth>,
+}
+
+/// A packet that was understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// Its headers.
+    pub headers: Headers,
+    /// The bytes that they take: where the payload begins.
+    pub header_len: usize,
+    /// Bytes of payload, without padding.
+    pub payload_len: usize,
+}
+
+/// Takes big-endian fields from the front of a slice.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.take().map(u64::from_be_bytes)
+    }
+}
+
+/// Puts big-endian fields into a buffer that is long enough for any header.
+struct Writer {
+    buf: [u8; MAX_HEADER_LEN],
+    len: usize,
+}
+
+impl Writer {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some(to) = self.buf.get_mut(self.len..).and_then(|b| b.first_chunk_mut()) {
+            *to = bytes;
+            self.len = self.len.saturating_add(N);
+        }
+    }
+}
+
+impl Bth {
+    fn parse(b: [u8; BTH_LEN]) -> Result<Self, Malformed> {
+        let [opcode, flags, pkey0, pkey1, ecn, q0, q1, q2, ack, p0, p1, p2] = b;
+        if flags & 0x0f != 0 {
+            return Err(Malformed::Version);
+        }
+        Ok(Self {
+            opcode: Opcode::from_raw(opcode),
+            solicited: flags & SOLICITED != 0,
+            migreq: flags & MIGREQ != 0,
+            pad: (flags >> 4) & 3,
+            pkey: u16::from_be_bytes([pkey0, pkey1]),
+            fecn: ecn & FECN != 0,
+            becn: ecn & BECN != 0,
+            dest_qp: u32::from_be_bytes([0, q0, q1, q2]),
+            ack_req: ack & ACK_REQ != 0,
+            psn: Psn::new(u32::from_be_bytes([0, p0, p1, p2])),
+        })
+    }
+
+    fn emit(&self) -> [u8; BTH_LEN] {
+        let bit = |on: bool, mask: u8| if on { mask } else { 0 };
+        let flags = bit(self.solicited, SOLICITED) | bit(self.migreq, MIGREQ) | ((self.pad & 3) << 4);
+        let [pkey0, pkey1] = self.pkey.to_be_bytes();
+        let ecn = bit(self.fecn, FECN) | bit(self.becn, BECN);
+        let [_, q0, q1, q2] = self.dest_qp.to_be_bytes();
+        let [_, p0, p1, p2] = self.psn.get().to_be_bytes();
+        let ack = bit(self.ack_req, ACK_REQ);
+        [self.opcode.raw(), flags, pkey0, pkey1, ecn, q0, q1, q2, ack, p0, p1, p2]
+    }
+}
+
+impl Headers {
+    /// Reads the headers at the front of a UDP payload.
+    ///
+    /// `bytes` holds at least the headers; `total_len` is the length of the whole UDP payload without the ICRC.
+    ///
+    /// # Errors
+    ///
+    /// Says why the packet is to be dropped. Anything may be in `bytes`.
+    pub fn parse(bytes: &[u8], total_len: usize) -> Result<Parsed, Malformed> {
+        let mut r = Reader(bytes);
+        let bth = Bth::parse(r.take()?)?;
+        let info = bth.opcode.info().ok_or(Malformed::Opcode)?;
+        let has = |h: HeaderSet| info.headers.has(h);
+        let mut h = Self {
+            bth,
+            ..Self::default()
+        };
+        if has(HeaderSet::DETH) {
+            h.deth = Some(Deth {
+                qkey: r.u32()?,
+                src_qp: r.u32()? & LOW_24,
+            });
+        }
+        if has(HeaderSet::FETH) {
+            r.u32()?;
+        }
+        if has(HeaderSet::RETH) {
+            h.reth = Some(Reth {
+                va: r.u64()?,
+                rkey: r.u32()?,
+                len: r.u32()?,
+            });
+        }
+        if has(HeaderSet::ATOMIC) {
+            h.atomic = Some(AtomicEth {
+                va: r.u64()?,
+                rkey: r.u32()?,
+                swap_add: r.u64()?,
+                compare: r.u64()?,
+            });
+        }
+        if has(HeaderSet::AETH) {
+            let v = r.u32()?;
+            h.aeth = Some(Aeth {
+                // CAST: the top byte.
+                syndrome: Syndrome::from_byte((v >> 24) as u8),
+                msn: Msn::new(v),
+            });
+        }
+        if has(HeaderSet::ATOMIC_ACK) {
+            h.atomic_ack = Some(AtomicAckEth(r.u64()?));
+        }
+        if has(HeaderSet::IMM) {
+            h.imm = Some(ImmDt(u32::from_ne_bytes(r.take()?)));
+        }
+        if has(HeaderSet::IETH) {
+            h.ieth = Some(Ieth(r.u32()?));
+        }
+
+        let header_len = info.headers.wire_len();
+        let padded = total_len.checked_sub(header_len).ok_or(Malformed::Short)?;
+        let payload_len = padded.checked_sub(usize::from(bth.pad)).ok_or(Malformed::Length)?;
+        let fits = match info.payload {
+            Payload::None => payload_len == 0,
+            Payload::Exact(n) => payload_len == usize::from(n),
+            // The path MTU is for the queue pair to check.
+            Payload::Full | Payload::Some | Payload::Any => payload_len <= MAX_PAYLOAD,
+        };
+        if !fits || padded & 3 != 0 {
+            return Err(Malformed::Length);
+        }
+        Ok(Parsed {
+            headers: h,
+            header_len,
+            payload_len,
+        })
+    }
+
+    /// The bytes that [`Self::emit`] writes.
+    pub fn len(&self) -> usize {
+        self.bth.opcode.info().map_or(BTH_LEN, |i| i.headers.wire_len())
+    }
+
+    /// Never: there is always a base transport header.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the headers that the opcode asks for to the front of `out`, and returns their length.
+    ///
+    /// Writes nothing, and returns 0, if `out` is too short; [`MAX_HEADER_LEN`] bytes suffice.
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let mut w = Writer {
+            buf: [0; MAX_HEADER_LEN],
+            len: 0,
+        };
+        let headers = self.bth.opcode.info().map_or(HeaderSet::NONE, |i| i.headers);
+        let has = |h: HeaderSet| headers.has(h);
+        w.put(self.bth.emit());
+        if has(HeaderSet::DETH) {
+            let h = self.deth.unwrap_or_default();
+            w.put(h.qkey.to_be_bytes());
+            w.put((h.src_qp & LOW_24).to_be_bytes());
+        }
+        if has(HeaderSet::FETH) {
+            w.put([0; 4]);
+        }
+        if has(HeaderSet::RETH) {
+            let h = self.reth.unwrap_or_default();
+            w.put(h.va.to_be_bytes());
+            w.put(h.rkey.to_be_bytes());
+            w.put(h.len.to_be_bytes());
+        }
+        if has(HeaderSet::ATOMIC) {
+            let h = self.atomic.unwrap_or_default();
+            w.put(h.va.to_be_bytes());
+            w.put(h.rkey.to_be_bytes());
+            w.put(h.swap_add.to_be_bytes());
+            w.put(h.compare.to_be_bytes());
+        }
+        if has(HeaderSet::AETH) {
+            let word = self.aeth.map_or(0, |h| (u32::from(h.syndrome.to_byte()) << 24) | h.msn.get());
+            w.put(word.to_be_bytes());
+        }
+        if has(HeaderSet::ATOMIC_ACK) {
+            w.put(self.atomic_ack.unwrap_or_default().0.to_be_bytes());
+        }
+        if has(HeaderSet::IMM) {
+            w.put(self.imm.unwrap_or_default().0.to_ne_bytes());
+        }
+        if has(HeaderSet::IETH) {
+            w.put(self.ieth.unwrap_or_default().0.to_be_bytes());
+        }
+        match (out.get_mut(..w.len), w.buf.get(..w.len)) {
+            (Some(to), Some(from)) => {
+                to.copy_from_slice(from);
+                w.len
+            }
+            _ => 0,
+        }
+    }
+}
