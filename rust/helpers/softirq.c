@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the softirq crate needs of static inlines and macros. */
+
+#include <linux/bottom_half.h>
+#include <linux/hrtimer.h>
+#include <linux/irqflags.h>
+#include <linux/percpu.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+bool rust_helper_irqs_disabled(void)
+{
+	return irqs_disabled();
+}
+
+/*
+ * Bottom halves can't run on this CPU while its interrupts are off, and must
+ * not be enabled then. Returns whether bottom halves were disabled.
+ */
+bool rust_helper_bh_spin_lock(spinlock_t *lock)
+{
+	if (unlikely(irqs_disabled())) {
+		spin_lock(lock);
+		return false;
+	}
+	spin_lock_bh(lock);
+	return true;
+}
+
+/* 0: not acquired, 1: acquired, 2: acquired and bottom halves disabled. */
+int rust_helper_bh_spin_trylock(spinlock_t *lock)
+{
+	if (unlikely(irqs_disabled()))
+		return spin_trylock(lock) ? 1 : 0;
+	return spin_trylock_bh(lock) ? 2 : 0;
+}
+
+void rust_helper_bh_spin_unlock(spinlock_t *lock, bool bh)
+{
+	if (likely(bh && !irqs_disabled())) {
+		spin_unlock_bh(lock);
+		return;
+	}
+	spin_unlock(lock);
+	/*
+	 * Interrupts were disabled since: pending softirqs have to wait until
+	 * an interrupt ends.
+	 */
+	if (bh)
+#ifdef CONFIG_PREEMPT_RT
+		local_bh_enable();
+#else
+		_local_bh_enable();
+#endif
+}
+
+bool rust_helper_hrtimer_is_queued(struct hrtimer *timer)
+{
+	return hrtimer_is_queued(timer);
+}
+
+struct workqueue_struct *
+rust_helper_alloc_queue(const char *name, unsigned int flags)
+{
+	return alloc_workqueue("%s", flags, 0, name);
+}
+
+void rust_helper_init_rcu_work(struct rcu_work *rwork, work_func_t func)
+{
+	INIT_RCU_WORK(rwork, func);
+}
+
+void rust_helper_id_table_init(struct xarray *xa)
+{
+	xa_init_flags(xa, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
+}
+
+/* Reserves an unused index; @next is protected by the lock of the array. */
+int rust_helper_id_table_reserve_cyclic(struct xarray *xa, u32 *id, u32 min,
+					u32 max, u32 *next, gfp_t gfp)
+{
+	return xa_alloc_cyclic_irq(xa, id, NULL, XA_LIMIT(min, max), next, gfp);
+}
+
+int rust_helper_id_table_reserve_at(struct xarray *xa, u32 id, gfp_t gfp)
+{
+	return xa_insert_irq(xa, id, NULL, gfp);
+}
+
+/* Stores at a reserved index, which needs no memory. */
+int rust_helper_id_table_fill(struct xarray *xa, u32 id, void *entry)
+{
+	unsigned long flags;
+	void *old;
+
+	xa_lock_irqsave(xa, flags);
+	old = __xa_store(xa, id, entry, 0);
+	xa_unlock_irqrestore(xa, flags);
+	return xa_err(old);
+}
+
+void rust_helper_id_table_release(struct xarray *xa, u32 id)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(xa, flags);
+	__xa_erase(xa, id);
+	xa_unlock_irqrestore(xa, flags);
+}
+
+/* Removes what is stored, but leaves a reservation alone. */
+void *rust_helper_id_table_remove(struct xarray *xa, u32 id)
+{
+	unsigned long flags;
+	void *entry;
+
+	xa_lock_irqsave(xa, flags);
+	entry = xa_load(xa, id);
+	if (entry)
+		__xa_erase(xa, id);
+	xa_unlock_irqrestore(xa, flags);
+	return entry;
+}
+
+u64 __percpu *rust_helper_counters_alloc(size_t n)
+{
+	return __alloc_percpu(array_size(n, sizeof(u64)), sizeof(u64));
+}
+
+void rust_helper_counters_free(u64 __percpu *counters)
+{
+	free_percpu(counters);
+}
+
+void rust_helper_counters_add(u64 __percpu *counters, size_t i, u64 n)
+{
+	this_cpu_add(counters[i], n);
+}
+
+u64 rust_helper_counters_sum(u64 __percpu *counters, size_t i)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(counters, cpu)[i]);
+	return sum;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A spinlock that keeps softirqs away.
+
+use kernel::{
+    ffi::c_char,
+    sync::lock::{
+        Backend,
+        Guard,
+        Lock, //
+    }, //
+};
+
+use crate::bindings;
+
+/// Creates a [`BhSpinLock`] initialiser with the given name and a newly-created lock class.
+///
+/// It uses the name if one is given, otherwise it generates one based on the file name and line
+/// number.
+///
+/// [`BhSpinLock`]: crate::BhSpinLock
+#[macro_export]
+macro_rules! new_bh_spinlock {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::BhSpinLock::new(
+            $inner, ::kernel::optional_name!($($name)?), ::kernel::sync::static_lock_class!())
+    };
+}
+
+/// A spinlock that can be taken in process and softirq context.
+///
+/// It is a [`Lock`] of the kernel crate and has the same interface as the kernel's own
+/// [`SpinLock`], which can't be used by both: a softirq that interrupts the holder of the lock on
+/// the same CPU would wait for it forever.
+///
+/// While it is held no softirq runs on the CPU of the holder. That is had in one of two ways:
+///
+/// - interrupts are enabled when the lock is taken: bottom halves are disabled along with it, as
+///   `spin_lock_bh` does;
+/// - interrupts are already disabled: no softirq can run anyway, so the lock is taken plainly.
+///   Bottom halves are left alone, for they can't be enabled again while interrupts are disabled.
+///   This is the case in callbacks of subsystems that may be called from code that holds a lock
+///   taken with `spin_lock_irqsave`.
+///
+/// Guards and interrupt state must nest: whoever takes the lock with interrupts disabled must
+/// release it before enabling them. Otherwise a softirq may deadlock on the lock (lockdep
+/// complains). The other way round, the lock taken with interrupts enabled and released with
+/// interrupts disabled, is no problem except that pending softirqs are delayed.
+///
+/// Context: any. Not in hard interrupts, whatever the state of the interrupts in the other users.
+///
+/// # Examples
+///
+/// ```ignore
+/// #[pin_data]
+/// struct Queue {
+///     #[pin]
+///     waiting: BhSpinLock<u32>,
+/// }
+///
+/// impl Queue {
+///     fn new() -> impl PinInit<Self> {
+///         pin_init!(Self { waiting <- new_bh_spinlock!(0, "Queue::waiting") })
+///     }
+/// }
+/// ```
+///
+/// [`SpinLock`]: kernel::sync::SpinLock
+pub type BhSpinLock<T> = Lock<T, BhSpinLockBackend>;
+
+/// The guard of a [`BhSpinLock`].
+pub type BhSpinLockGuard<'a, T> = Guard<'a, T, BhSpinLockBackend>;
+
+/// The backend of [`BhSpinLock`].
+pub struct BhSpinLockBackend;
+
+// SAFETY: The underlying `spinlock_t` ensures mutual exclusion, with either way to lock it.
+// `relock` uses the default implementation that calls `lock`.
+unsafe impl Backend for BhSpinLockBackend {
+    type State = bindings::spinlock_t;
+
+    /// Whether bottom halves were disabled along with the lock.
+    type GuardState = bool;
+
+    #[inline]
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
+        // SAFETY: The safety requirements ensure that `ptr` is valid for writes, and `name` and
+        // `key` are valid for read indefinitely.
+        unsafe { bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline]
+    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
+        // SAFETY: The safety requirements ensure that `ptr` points to an initialised lock.
+        unsafe { bindings::bh_spin_lock(ptr) }
+    }
+
+    #[inline]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
+        // SAFETY: The safety requirements ensure that `ptr` points to an initialised lock.
+        match unsafe { bindings::bh_spin_trylock(ptr) } {
+            0 => None,
+            how => Some(how == 2),
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
+        // SAFETY: The safety requirements ensure that the caller owns the lock that `ptr` points
+        // to. The guard state is what locking it returned, so bottom halves are enabled if and
+        // only if they were disabled.
+        unsafe { bindings::bh_spin_unlock(ptr, *guard_state) }
+    }
+
+    #[inline]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: The safety requirements ensure that `ptr` points to an initialised lock.
+        unsafe { bindings::spin_assert_is_held(ptr) }
+    }
+}
