@@ -11,8 +11,8 @@ use crate::wire::{
     Aeth,
     Bth,
     Headers,
-    ImmDt,
     Ieth,
+    ImmDt,
     Reth, //
 };
 

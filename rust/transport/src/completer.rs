@@ -119,7 +119,9 @@ impl<E: Env> Qp<E> {
         match aeth.syndrome {
             Syndrome::Ack { .. } if psn == self.comp.una.prev() => self.take_credits(aeth),
             Syndrome::Nak(code) if code != NakCode::PsnSequence => {
-                let reading = self.begun().is_some_and(|s| s.wqe.op == SendOp::Read && s.contains(psn));
+                let reading = self
+                    .begun()
+                    .is_some_and(|s| s.wqe.op == SendOp::Read && s.contains(psn));
                 if reading {
                     self.on_fatal_nak(now, self.comp.una, code, env);
                 }
@@ -148,7 +150,11 @@ impl<E: Env> Qp<E> {
             };
             if entry.wqe.op.is_read_or_atomic() {
                 let within = entry.contains(to);
-                break if within { Blocked::Within } else { Blocked::Before };
+                break if within {
+                    Blocked::Within
+                } else {
+                    Blocked::Before
+                };
             }
             let wanted = to.distance_from(self.comp.una);
             let end = entry.last.next();
@@ -221,7 +227,9 @@ impl<E: Env> Qp<E> {
                 self.take_credits(aeth);
                 match self.acknowledge(now, psn.next(), env) {
                     // A READ is acknowledged by its data only.
-                    Blocked::Before if !self.begun().is_some_and(|s| s.contains(psn)) => self.implied_nak(env),
+                    Blocked::Before if !self.begun().is_some_and(|s| s.contains(psn)) => {
+                        self.implied_nak(env)
+                    }
                     _ => (),
                 }
             }
@@ -231,7 +239,8 @@ impl<E: Env> Qp<E> {
                     kind: NakKind::Sequence,
                     psn,
                 });
-                if self.acknowledge(now, psn, env) != Blocked::Dead && self.req.pos != self.comp.una {
+                if self.acknowledge(now, psn, env) != Blocked::Dead && self.req.pos != self.comp.una
+                {
                     self.retry(RetransmitCause::SequenceNak, env);
                 }
             }
@@ -304,7 +313,10 @@ impl<E: Env> Qp<E> {
             return;
         };
         let last = psn == entry.last;
-        let acked = pkt.headers.aeth.is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
+        let acked = pkt
+            .headers
+            .aeth
+            .is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
         if entry.wqe.op != SendOp::Read || info.position.ends() != last || !acked {
             return self.fail_oldest(WcStatus::BadRespErr, env);
         }
@@ -329,9 +341,11 @@ impl<E: Env> Qp<E> {
         let Some(entry) = self.answered(now, psn, env) else {
             return;
         };
-        let (Some(original), true, Syndrome::Ack { .. }) =
-            (pkt.headers.atomic_ack, entry.wqe.op.is_atomic(), aeth.syndrome)
-        else {
+        let (Some(original), true, Syndrome::Ack { .. }) = (
+            pkt.headers.atomic_ack,
+            entry.wqe.op.is_atomic(),
+            aeth.syndrome,
+        ) else {
             return self.fail_oldest(WcStatus::BadRespErr, env);
         };
         if let Err(status) = env.place_atomic_result(self.sq.slot_of(self.sq.tail), original.0) {

@@ -15,7 +15,9 @@ const RECEIVES: [u16; 31] = [
 
 /// How many receives `code` announces; [`None`]: no limit.
 pub fn decode(code: u8) -> Option<u32> {
-    RECEIVES.get(usize::from(code & 0x1f)).map(|n| u32::from(*n))
+    RECEIVES
+        .get(usize::from(code & 0x1f))
+        .map(|n| u32::from(*n))
 }
 
 /// The largest code that does not announce more than `posted` receives; [`None`] posts without limit.
@@ -35,7 +37,14 @@ mod tests {
 
     #[test]
     fn credit_codes() {
-        for (code, n) in [(0, 0), (4, 4), (5, 6), (0xa, 32), (0x10, 256), (0x1e, 32768)] {
+        for (code, n) in [
+            (0, 0),
+            (4, 4),
+            (5, 6),
+            (0xa, 32),
+            (0x10, 256),
+            (0x1e, 32768),
+        ] {
             assert_eq!(decode(code), Some(n));
             assert_eq!(encode(Some(n)), code);
         }

@@ -350,14 +350,25 @@ pub trait Env {
     /// # Errors
     ///
     /// Why not.
-    fn open_remote(&mut self, rkey: u32, va: u64, len: u32, access: RemoteAccess) -> Result<Self::Region, KeyFault>;
+    fn open_remote(
+        &mut self,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        access: RemoteAccess,
+    ) -> Result<Self::Region, KeyFault>;
 
     /// Puts the payload of the current packet into a region.
     ///
     /// # Errors
     ///
     /// Why not.
-    fn place_remote(&mut self, region: &Self::Region, offset: u32, len: u32) -> Result<(), KeyFault>;
+    fn place_remote(
+        &mut self,
+        region: &Self::Region,
+        offset: u32,
+        len: u32,
+    ) -> Result<(), KeyFault>;
 
     /// Carries out an atomic on a region of eight aligned bytes and returns the original value.
     ///
@@ -402,7 +413,14 @@ pub trait Env {
     ///
     /// `byte_len` is the bytes that came in by a READ or an atomic, else those that went out. Without `signal`, no completion
     /// is to be made.
-    fn complete_send(&mut self, slot: u32, wqe: &SendWqe, status: WcStatus, byte_len: u32, signal: bool);
+    fn complete_send(
+        &mut self,
+        slot: u32,
+        wqe: &SendWqe,
+        status: WcStatus,
+        byte_len: u32,
+        signal: bool,
+    );
 
     /// Raises an asynchronous event.
     fn event(&mut self, e: AsyncEvent);
@@ -432,7 +450,10 @@ mod tests {
     fn counters_are_indexed_by_discriminant() {
         for (i, c) in Counter::ALL.iter().enumerate() {
             assert_eq!(*c as usize, i);
-            assert!(c.name().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+            assert!(c
+                .name()
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b == b'_'));
         }
     }
 }

@@ -314,7 +314,12 @@ mod tests {
         for row in TABLE {
             assert_eq!(row.opcode.info(), Some(row));
         }
-        assert_eq!((0..=255u8).filter(|c| Opcode::from_raw(*c).info().is_some()).count(), TABLE.len());
+        assert_eq!(
+            (0..=255u8)
+                .filter(|c| Opcode::from_raw(*c).info().is_some())
+                .count(),
+            TABLE.len()
+        );
         assert_eq!(Opcode::from_raw(0x15).info(), None);
         assert_eq!(Opcode::from_raw(0xff).info(), None);
     }
@@ -322,21 +327,53 @@ mod tests {
     #[test]
     fn header_lengths() {
         const LENGTHS: &[(u8, usize)] = &[
-            (0x00, 12), (0x01, 12), (0x02, 12), (0x03, 16), (0x04, 12), (0x05, 16), (0x06, 28), (0x07, 12), //
-            (0x08, 12), (0x09, 16), (0x0a, 28), (0x0b, 32), (0x0c, 28), (0x0d, 16), (0x0e, 12), (0x0f, 16), //
-            (0x10, 16), (0x11, 16), (0x12, 24), (0x13, 40), (0x14, 40), (0x16, 16), (0x17, 16), (0x1c, 32), //
-            (0x1d, 28), (0x2b, 32), (0x64, 20), (0x65, 24), (0x81, 12),
+            (0x00, 12),
+            (0x01, 12),
+            (0x02, 12),
+            (0x03, 16),
+            (0x04, 12),
+            (0x05, 16),
+            (0x06, 28),
+            (0x07, 12), //
+            (0x08, 12),
+            (0x09, 16),
+            (0x0a, 28),
+            (0x0b, 32),
+            (0x0c, 28),
+            (0x0d, 16),
+            (0x0e, 12),
+            (0x0f, 16), //
+            (0x10, 16),
+            (0x11, 16),
+            (0x12, 24),
+            (0x13, 40),
+            (0x14, 40),
+            (0x16, 16),
+            (0x17, 16),
+            (0x1c, 32), //
+            (0x1d, 28),
+            (0x2b, 32),
+            (0x64, 20),
+            (0x65, 24),
+            (0x81, 12),
         ];
         for (code, len) in LENGTHS {
-            assert_eq!(Opcode::from_raw(*code).info().map(|i| i.headers.wire_len()), Some(*len));
+            assert_eq!(
+                Opcode::from_raw(*code).info().map(|i| i.headers.wire_len()),
+                Some(*len)
+            );
         }
     }
 
     #[test]
     fn uc_mirrors_rc() {
         for code in 0..0x0c {
-            let rc = Opcode::from_raw(code).info().map(|i| (i.op, i.position, i.headers, i.payload));
-            let uc = Opcode::from_raw(code | 0x20).info().map(|i| (i.op, i.position, i.headers, i.payload));
+            let rc = Opcode::from_raw(code)
+                .info()
+                .map(|i| (i.op, i.position, i.headers, i.payload));
+            let uc = Opcode::from_raw(code | 0x20)
+                .info()
+                .map(|i| (i.op, i.position, i.headers, i.payload));
             assert_eq!(rc, uc);
         }
     }

@@ -259,7 +259,9 @@ impl<E: Env> Qp<E> {
 
     /// The memory that the READ of a responder resource reads from.
     pub fn region(&self, resource: u32) -> Option<&E::Region> {
-        self.resources.get(resource as usize).and_then(|r| r.region.as_ref())
+        self.resources
+            .get(resource as usize)
+            .and_then(|r| r.region.as_ref())
     }
 
     /// Why the requester sends nothing: what the last [`Self::poll_transmit`] found.
@@ -276,7 +278,10 @@ impl<E: Env> Qp<E> {
         let from = self.state;
         let to = attr.state.unwrap_or(from);
         state::check(self.ty, from, to, attr)?;
-        if attr.max_dest_rd_atomic.is_some_and(|n| usize::from(n) > self.resources.len()) {
+        if attr
+            .max_dest_rd_atomic
+            .is_some_and(|n| usize::from(n) > self.resources.len())
+        {
             return Err(ModifyError::Value);
         }
         match to {
@@ -455,6 +460,8 @@ impl<E: Env> Qp<E> {
         if let Some(until) = self.req.rnr_until {
             if now >= until {
                 self.req.rnr_until = None;
+                // It starts anew with the retransmission.
+                self.comp.deadline = None;
                 env.count(Counter::RnrTimeouts);
             }
         } else if self.comp.deadline.is_some_and(|d| now >= d) {
@@ -569,7 +576,10 @@ impl<E: Env> Qp<E> {
 
     /// In SQD, notes that everything begun has completed.
     fn check_drained(&mut self, env: &mut E) {
-        let busy = self.sq.oldest().is_some_and(|(_, s)| s.progress != Progress::Posted);
+        let busy = self
+            .sq
+            .oldest()
+            .is_some_and(|(_, s)| s.progress != Progress::Posted);
         if self.state != QpState::Sqd || self.req.drained || busy {
             return;
         }

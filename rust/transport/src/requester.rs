@@ -233,7 +233,12 @@ impl Requester {
 
 impl<E: Env> Qp<E> {
     /// The next request packets.
-    pub(crate) fn poll_requests(&mut self, now: Instant, budget: u32, env: &mut E) -> Option<Burst> {
+    pub(crate) fn poll_requests(
+        &mut self,
+        now: Instant,
+        budget: u32,
+        env: &mut E,
+    ) -> Option<Burst> {
         match self.next_requests(now, budget, env) {
             Ok(b) => {
                 self.req.idle = Idle::Active;
@@ -284,7 +289,10 @@ impl<E: Env> Qp<E> {
     }
 
     fn nothing_to_send(&self) -> Idle {
-        if self.ty.is_reliable() && self.sq.used() != 0 && self.comp.retries_left < self.set.retry_cnt {
+        if self.ty.is_reliable()
+            && self.sq.used() != 0
+            && self.comp.retries_left < self.set.retry_cnt
+        {
             Idle::Retrying
         } else {
             Idle::NoWork
@@ -353,7 +361,8 @@ impl<E: Env> Qp<E> {
         if outstanding.saturating_add(packets) > HALF {
             return Err(Idle::Window);
         }
-        if op.is_read_or_atomic() && self.req.outstanding_reads >= u32::from(self.set.max_rd_atomic) {
+        if op.is_read_or_atomic() && self.req.outstanding_reads >= u32::from(self.set.max_rd_atomic)
+        {
             return Err(Idle::ReadLimit);
         }
         // 9.7.7.2: one message beyond the limit may probe.
@@ -375,7 +384,14 @@ impl<E: Env> Qp<E> {
     }
 
     /// Sends from a work request that was begun.
-    fn send(&mut self, now: Instant, budget: u32, index: u32, entry: &SendSlot, env: &mut E) -> Result<Burst, Idle> {
+    fn send(
+        &mut self,
+        now: Instant,
+        budget: u32,
+        index: u32,
+        entry: &SendSlot,
+        env: &mut E,
+    ) -> Result<Burst, Idle> {
         let pos = self.req.pos;
         let at = pos.distance_from(entry.first);
         let total = entry.last.distance_from(entry.first).saturating_add(1);
@@ -386,7 +402,11 @@ impl<E: Env> Qp<E> {
             if probing && at > 0 {
                 return Err(Idle::Credit);
             }
-            let count = if probing { 1 } else { left.min(room).min(budget) };
+            let count = if probing {
+                1
+            } else {
+                left.min(room).min(budget)
+            };
             let paced = AckReq::Paced {
                 first: entry.number_at(pos).wrapping_add(1),
                 every: ACK_INTERVAL,
@@ -410,7 +430,10 @@ impl<E: Env> Qp<E> {
         } else if self.ty.is_datagram() {
             (self.datagram(entry, owner), pos.next())
         } else {
-            (self.run(entry, at, total, count, ack_req, owner), pos.add(count))
+            (
+                self.run(entry, at, total, count, ack_req, owner),
+                pos.add(count),
+            )
         };
 
         env.count_n(Counter::TxRequests, burst.count);
@@ -419,7 +442,9 @@ impl<E: Env> Qp<E> {
             env.count_n(Counter::TxRetransmits, burst.count.min(again));
         }
         self.req.pos = to;
-        if to.distance_from(self.comp.una) > self.req.edge.distance_from(self.comp.una) || !self.ty.is_reliable() {
+        if to.distance_from(self.comp.una) > self.req.edge.distance_from(self.comp.una)
+            || !self.ty.is_reliable()
+        {
             self.req.edge = to;
         }
         if to == entry.last.next() {
@@ -455,7 +480,15 @@ impl<E: Env> Qp<E> {
     }
 
     /// Packets of a SEND or a WRITE.
-    fn run(&self, entry: &SendSlot, at: u32, total: u32, count: u32, ack_req: AckReq, owner: Owner) -> Burst {
+    fn run(
+        &self,
+        entry: &SendSlot,
+        at: u32,
+        total: u32,
+        count: u32,
+        ack_req: AckReq,
+        owner: Owner,
+    ) -> Burst {
         let wqe = &entry.wqe;
         let rc = self.ty == QpType::Rc;
         let (family, tail) = match (wqe.op, rc) {
@@ -471,9 +504,17 @@ impl<E: Env> Qp<E> {
         };
         let mtu = self.set.mtu.bytes();
         let offset = at.saturating_mul(mtu);
-        let len = wqe.length.saturating_sub(offset).min(count.saturating_mul(mtu));
+        let len = wqe
+            .length
+            .saturating_sub(offset)
+            .min(count.saturating_mul(mtu));
         Burst {
-            source: source(wqe.length, Source::Send { slot: slot_of(owner) }),
+            source: source(
+                wqe.length,
+                Source::Send {
+                    slot: slot_of(owner),
+                },
+            ),
             offset,
             len,
             count,
@@ -577,7 +618,12 @@ impl<E: Env> Qp<E> {
             ..Headers::default()
         };
         Burst {
-            source: source(wqe.length, Source::Send { slot: slot_of(owner) }),
+            source: source(
+                wqe.length,
+                Source::Send {
+                    slot: slot_of(owner),
+                },
+            ),
             offset: 0,
             len: wqe.length,
             count: 1,
@@ -603,7 +649,13 @@ impl<E: Env> Qp<E> {
     }
 
     /// A burst of requests was handed over, or could not be made.
-    pub(crate) fn request_sent(&mut self, index: u32, burst: &Burst, result: Result<(), WcStatus>, env: &mut E) {
+    pub(crate) fn request_sent(
+        &mut self,
+        index: u32,
+        burst: &Burst,
+        result: Result<(), WcStatus>,
+        env: &mut E,
+    ) {
         let reliable = self.ty.is_reliable();
         let Some(entry) = self.sq.get_mut(index) else {
             return;

@@ -68,7 +68,10 @@ pub use requester::{
     ACK_INTERVAL,
     DEFAULT_WINDOW, //
 };
-pub use responder::Resource;
+pub use responder::{
+    Resource,
+    ACK_BOUND, //
+};
 pub use ring::SendSlot;
 pub use state::{
     ModifyError,

@@ -240,7 +240,10 @@ pub enum SendOp {
 impl SendOp {
     /// Whether the request is answered with data: a READ or an atomic.
     pub const fn is_read_or_atomic(self) -> bool {
-        matches!(self, Self::Read | Self::CmpSwap { .. } | Self::FetchAdd { .. })
+        matches!(
+            self,
+            Self::Read | Self::CmpSwap { .. } | Self::FetchAdd { .. }
+        )
     }
 
     /// Whether it is an atomic.
@@ -319,7 +322,14 @@ mod tests {
     #[test]
     fn mtu_packets() {
         let m = Mtu::Mtu256;
-        for (len, n) in [(0, 1), (1, 1), (256, 1), (257, 2), (MAX_MSG_LEN, 1 << 23), (u32::MAX, 1 << 24)] {
+        for (len, n) in [
+            (0, 1),
+            (1, 1),
+            (256, 1),
+            (257, 2),
+            (MAX_MSG_LEN, 1 << 23),
+            (u32::MAX, 1 << 24),
+        ] {
             assert_eq!(m.packets(len), n);
         }
     }

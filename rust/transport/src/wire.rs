@@ -248,7 +248,11 @@ struct Writer {
 
 impl Writer {
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        if let Some(to) = self.buf.get_mut(self.len..).and_then(|b| b.first_chunk_mut()) {
+        if let Some(to) = self
+            .buf
+            .get_mut(self.len..)
+            .and_then(|b| b.first_chunk_mut())
+        {
             *to = bytes;
             self.len = self.len.saturating_add(N);
         }
@@ -277,13 +281,27 @@ impl Bth {
 
     fn emit(&self) -> [u8; BTH_LEN] {
         let bit = |on: bool, mask: u8| if on { mask } else { 0 };
-        let flags = bit(self.solicited, SOLICITED) | bit(self.migreq, MIGREQ) | ((self.pad & 3) << 4);
+        let flags =
+            bit(self.solicited, SOLICITED) | bit(self.migreq, MIGREQ) | ((self.pad & 3) << 4);
         let [pkey0, pkey1] = self.pkey.to_be_bytes();
         let ecn = bit(self.fecn, FECN) | bit(self.becn, BECN);
         let [_, q0, q1, q2] = self.dest_qp.to_be_bytes();
         let [_, p0, p1, p2] = self.psn.get().to_be_bytes();
         let ack = bit(self.ack_req, ACK_REQ);
-        [self.opcode.raw(), flags, pkey0, pkey1, ecn, q0, q1, q2, ack, p0, p1, p2]
+        [
+            self.opcode.raw(),
+            flags,
+            pkey0,
+            pkey1,
+            ecn,
+            q0,
+            q1,
+            q2,
+            ack,
+            p0,
+            p1,
+            p2,
+        ]
     }
 }
 
@@ -348,7 +366,9 @@ impl Headers {
 
         let header_len = info.headers.wire_len();
         let padded = total_len.checked_sub(header_len).ok_or(Malformed::Short)?;
-        let payload_len = padded.checked_sub(usize::from(bth.pad)).ok_or(Malformed::Length)?;
+        let payload_len = padded
+            .checked_sub(usize::from(bth.pad))
+            .ok_or(Malformed::Length)?;
         let fits = match info.payload {
             Payload::None => payload_len == 0,
             Payload::Exact(n) => payload_len == usize::from(n),
@@ -367,7 +387,10 @@ impl Headers {
 
     /// The bytes that [`Self::emit`] writes.
     pub fn len(&self) -> usize {
-        self.bth.opcode.info().map_or(BTH_LEN, |i| i.headers.wire_len())
+        self.bth
+            .opcode
+            .info()
+            .map_or(BTH_LEN, |i| i.headers.wire_len())
     }
 
     /// Never: there is always a base transport header.
@@ -383,7 +406,11 @@ impl Headers {
             buf: [0; MAX_HEADER_LEN],
             len: 0,
         };
-        let headers = self.bth.opcode.info().map_or(HeaderSet::NONE, |i| i.headers);
+        let headers = self
+            .bth
+            .opcode
+            .info()
+            .map_or(HeaderSet::NONE, |i| i.headers);
         let has = |h: HeaderSet| headers.has(h);
         w.put(self.bth.emit());
         if has(HeaderSet::DETH) {
@@ -408,7 +435,9 @@ impl Headers {
             w.put(h.compare.to_be_bytes());
         }
         if has(HeaderSet::AETH) {
-            let word = self.aeth.map_or(0, |h| (u32::from(h.syndrome.to_byte()) << 24) | h.msn.get());
+            let word = self
+                .aeth
+                .map_or(0, |h| (u32::from(h.syndrome.to_byte()) << 24) | h.msn.get());
             w.put(word.to_be_bytes());
         }
         if has(HeaderSet::ATOMIC_ACK) {

@@ -44,7 +44,11 @@ fn prefix<const N: usize>(parts: [&[u8]; 3], masked: &[(usize, u8)]) -> [u8; N] 
 }
 
 /// The prefix over IPv4: type of service, time to live, both checksums and the congestion byte of the BTH are masked.
-pub fn v4_prefix(ip: &[u8; IPV4_LEN], udp: &[u8; UDP_LEN], bth: &[u8; BTH_LEN]) -> [u8; V4_PREFIX_LEN] {
+pub fn v4_prefix(
+    ip: &[u8; IPV4_LEN],
+    udp: &[u8; UDP_LEN],
+    bth: &[u8; BTH_LEN],
+) -> [u8; V4_PREFIX_LEN] {
     const IP: usize = LRH_LEN;
     const UDP: usize = IP + IPV4_LEN;
     const BTH: usize = UDP + UDP_LEN;
@@ -61,7 +65,11 @@ pub fn v4_prefix(ip: &[u8; IPV4_LEN], udp: &[u8; UDP_LEN], bth: &[u8; BTH_LEN]) 
 }
 
 /// The prefix over IPv6: traffic class, flow label, hop limit, the checksum and the congestion byte of the BTH are masked.
-pub fn v6_prefix(ip: &[u8; IPV6_LEN], udp: &[u8; UDP_LEN], bth: &[u8; BTH_LEN]) -> [u8; V6_PREFIX_LEN] {
+pub fn v6_prefix(
+    ip: &[u8; IPV6_LEN],
+    udp: &[u8; UDP_LEN],
+    bth: &[u8; BTH_LEN],
+) -> [u8; V6_PREFIX_LEN] {
     const IP: usize = LRH_LEN;
     const UDP: usize = IP + IPV6_LEN;
     const BTH: usize = UDP + UDP_LEN;
@@ -105,7 +113,9 @@ mod tests {
     };
 
     fn crc32_le(crc: u32, bytes: &[u8]) -> u32 {
-        bytes.iter().fold(crc, |c, b| (c >> 8) ^ TABLE[usize::from((c as u8) ^ b)])
+        bytes
+            .iter()
+            .fold(crc, |c, b| (c >> 8) ^ TABLE[usize::from((c as u8) ^ b)])
     }
 
     fn nibble(c: u8) -> u8 {
@@ -133,7 +143,9 @@ mod tests {
 
     /// 10.0.0.1 to 10.0.0.2.
     fn ipv4(len: usize, id: u8, tos: u8, ttl: u8) -> [u8; 20] {
-        let mut h = [0x45, tos, 0, 0, 0, id, 0x40, 0, ttl, 17, 0xab, 0xcd, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut h = [
+            0x45, tos, 0, 0, 0, id, 0x40, 0, ttl, 17, 0xab, 0xcd, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
         h[2..4].copy_from_slice(&((len + 28) as u16).to_be_bytes());
         h
     }
@@ -142,7 +154,10 @@ mod tests {
         let (bytes, len) = unhex(packet);
         let bth: &[u8; 12] = bytes.first_chunk().unwrap();
         let p = v4_prefix(&ipv4(len, id, tos, ttl), &udp(len), bth);
-        assert_eq!(compute(crc32_le, &p, &bytes[12..len - 4])[..], bytes[len - 4..len]);
+        assert_eq!(
+            compute(crc32_le, &p, &bytes[12..len - 4])[..],
+            bytes[len - 4..len]
+        );
     }
 
     #[test]
@@ -153,15 +168,31 @@ mod tests {
     #[test]
     fn icrc_vectors_v4() {
         check_v4("0400ffff000000118000000568656c6c6f31323318879537", 1, 2, 64);
-        const WRITE: &str = "0a30ffff0000001180000005000010000000200012345678000000056162636465000000583adfcc";
+        const WRITE: &str =
+            "0a30ffff0000001180000005000010000000200012345678000000056162636465000000583adfcc";
         check_v4(WRITE, 1, 2, 64);
         check_v4(WRITE, 1, 0xff, 1);
-        check_v4("0a30ffff00000011800000050000100000002000123456780000000561626364650000004b340b77", 2, 2, 64);
-        check_v4("0c00ffff0000001180fffffe00001000000020001234567800001000274da66b", 1, 2, 64);
+        check_v4(
+            "0a30ffff00000011800000050000100000002000123456780000000561626364650000004b340b77",
+            2,
+            2,
+            64,
+        );
+        check_v4(
+            "0c00ffff0000001180fffffe00001000000020001234567800001000274da66b",
+            1,
+            2,
+            64,
+        );
         check_v4("1100ffff00000011000000050c0000078885dde8", 1, 2, 64);
         check_v4("1100ffff00000011000000052c000007b62aef48", 1, 2, 64);
         check_v4("1100ffff00000011000000056000000733cd2d99", 1, 2, 64);
-        check_v4("8100ffff400000110000000000000000000000000000000000000000107cae6d", 1, 0xc0, 64);
+        check_v4(
+            "8100ffff400000110000000000000000000000000000000000000000107cae6d",
+            1,
+            0xc0,
+            64,
+        );
     }
 
     #[test]
@@ -175,6 +206,9 @@ mod tests {
         ip[39] = 2;
         let bth: &[u8; 12] = bytes.first_chunk().unwrap();
         let p = v6_prefix(&ip, &udp(len), bth);
-        assert_eq!(compute(crc32_le, &p, &bytes[12..len - 4])[..], bytes[len - 4..len]);
+        assert_eq!(
+            compute(crc32_le, &p, &bytes[12..len - 4])[..],
+            bytes[len - 4..len]
+        );
     }
 }
