@@ -46,6 +46,8 @@ const RNR_RETRY_FOREVER: u8 = 7;
 pub(crate) struct Completer {
     /// The oldest PSN that is not acknowledged.
     pub(crate) una: Psn,
+    /// The first PSN that the peer has not shown to have taken. It runs ahead of `una` where data of a READ is missing.
+    reached: Psn,
     /// Transport retries left until progress refills them. Seven means seven.
     pub(crate) retries_left: u8,
     /// RNR retries left until progress refills them.
@@ -60,6 +62,7 @@ impl Completer {
     pub(crate) const fn new() -> Self {
         Self {
             una: Psn::new(0),
+            reached: Psn::new(0),
             retries_left: 0,
             rnr_left: 0,
             deadline: None,
@@ -71,6 +74,7 @@ impl Completer {
     pub(crate) fn start(&mut self, psn: Psn) {
         *self = Self::new();
         self.una = psn;
+        self.reached = psn;
     }
 
     /// Everything was flushed.
@@ -101,11 +105,30 @@ impl<E: Env> Qp<E> {
         if psn.distance_from(self.comp.una) >= outstanding {
             return self.on_stale(now, pkt, info, env);
         }
+        self.note_reached(psn, pkt.headers.aeth);
         match (info.op, pkt.headers.aeth) {
             (Op::Ack, Some(aeth)) => self.on_ack(now, psn, aeth, env),
             (Op::ReadResponse, _) => self.on_read_response(now, psn, pkt, info, env),
             (Op::AtomicAck, Some(aeth)) => self.on_atomic_ack(now, psn, aeth, pkt, env),
             _ => env.count(Counter::RxStaleResponses),
+        }
+    }
+
+    /// A response shows how far the peer has come. Retries are not used up as long as it comes further, even where a READ's
+    /// lost data stands in the way of acknowledging that.
+    fn note_reached(&mut self, psn: Psn, aeth: Option<Aeth>) {
+        let taken = aeth.is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
+        let to = if taken { psn.next() } else { psn };
+        let una = self.comp.una;
+        let outstanding = self.req.edge.distance_from(una);
+        let known = match self.comp.reached.distance_from(una) {
+            n if n <= outstanding => n,
+            // Left behind.
+            _ => 0,
+        };
+        if to.distance_from(una) > known {
+            self.comp.reached = to;
+            self.comp.retries_left = self.set.retry_cnt;
         }
     }
 

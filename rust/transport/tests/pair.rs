@@ -46,7 +46,6 @@ struct Job {
     /// Of an atomic: what its target holds before.
     before: u64,
     signaled: bool,
-    fence: bool,
 }
 
 /// What is expected of the requests of one side.
@@ -110,7 +109,7 @@ impl Plan {
             Kind::WriteImm => SendOp::WriteImm(tag),
             Kind::Read => SendOp::Read,
             Kind::CmpSwap => SendOp::CmpSwap {
-                compare: if wr_id % 3 == 0 {
+                compare: if wr_id.is_multiple_of(3) {
                     before.wrapping_add(1)
                 } else {
                     before
@@ -149,7 +148,6 @@ impl Plan {
             addr,
             before,
             signaled,
-            fence,
         });
         true
     }
@@ -190,7 +188,7 @@ impl Plan {
                     assert_eq!(here, j.before, "original of {j:?}");
                     let after = match j.kind {
                         Kind::FetchAdd => j.before.wrapping_add(j.wr_id + 1),
-                        _ if j.wr_id % 3 == 0 => j.before,
+                        _ if j.wr_id.is_multiple_of(3) => j.before,
                         _ => j.wr_id,
                     };
                     assert_eq!(there, after, "target of {j:?}");
@@ -337,7 +335,7 @@ fn soak(seed: u64, verbose: bool) {
     };
     let mut p = pair(&c, seed ^ 0x5555);
     p.weather = Weather {
-        loss: pick(&mut rng, &[0, 10, 50, 150]),
+        loss: pick(&mut rng, &[0, 10, 50, 150, 400]),
         duplicate: pick(&mut rng, &[0, 20, 100]),
         reorder: pick(&mut rng, &[0, 20, 200]),
         delay: 1000,
@@ -386,6 +384,19 @@ fn soak(seed: u64, verbose: bool) {
         if !busy && !moved {
             break;
         }
+    }
+    if std::env::var("RXO_LOG").is_ok() {
+        for n in &p.nodes {
+            eprintln!("{:?}", n.qp.status());
+            for c in Counter::ALL {
+                eprint!("{} {}, ", c.name(), n.host.counted(*c));
+            }
+            eprintln!();
+            for t in &n.host.traces {
+                eprintln!("{t:?}");
+            }
+        }
+        eprintln!("{:x?}", p.log);
     }
     for plan in &plans {
         plan.check(&p);

@@ -3,10 +3,12 @@
 //! Two hosts with a model memory, and a link between them that loses, repeats, reorders and delays by a seed.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(clippy::wrong_self_convention, clippy::type_complexity)]
 
 use std::cmp::Reverse;
 use std::collections::{
     BinaryHeap,
+    HashMap,
     VecDeque, //
 };
 
@@ -510,6 +512,8 @@ pub struct Pair {
     pub budget: u32,
     pub sent: [usize; 2],
     pub log: Vec<(usize, u8, u32)>,
+    /// How often a packet was lost, by side, opcode and PSN.
+    lost: HashMap<(usize, u8, u32), u32>,
     seq: u64,
     air: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
 }
@@ -534,6 +538,7 @@ impl Pair {
             budget: 16,
             sent: [0; 2],
             log: Vec::new(),
+            lost: HashMap::new(),
             seq: 0,
             air: BinaryHeap::new(),
         }
@@ -563,7 +568,10 @@ impl Pair {
             }
         }
         let w = self.weather;
-        if self.rng.permille(w.loss) {
+        // Never so much that a sender may rightly give up.
+        let lost = self.lost.entry((side, bytes[0], psn)).or_insert(0);
+        if *lost < 2 && self.rng.permille(w.loss) {
+            *lost += 1;
             return;
         }
         let copies = 1 + usize::from(self.rng.permille(w.duplicate));
