@@ -1,0 +1,602 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the net crate needs of static inlines and macros. */
+
+#include <linux/crc32.h>
+#include <linux/if_arp.h>
+#include <linux/if_vlan.h>
+#include <linux/ipv6.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/rcupdate.h>
+#include <linux/skbuff.h>
+#include <linux/unaligned.h>
+#include <net/dst.h>
+#include <net/inet_dscp.h>
+#include <net/ip.h>
+#include <net/ip6_fib.h>
+#include <net/ip6_route.h>
+#include <net/ipv6.h>
+#include <net/l3mdev.h>
+#include <net/net_namespace.h>
+#include <net/netns/generic.h>
+#include <net/route.h>
+#include <net/udp.h>
+#include <net/udp_tunnel.h>
+
+/* ---- namespaces --------------------------------------------------------- */
+
+struct net *rust_helper_initial_net(void)
+{
+	return &init_net;
+}
+
+struct net *rust_helper_maybe_get_net(struct net *net)
+{
+	return maybe_get_net(net);
+}
+
+void rust_helper_get_net(struct net *net)
+{
+	get_net(net);
+}
+
+void rust_helper_put_net(struct net *net)
+{
+	put_net(net);
+}
+
+unsigned int rust_helper_net_inum(const struct net *net)
+{
+	return net->ns.inum;
+}
+
+/* NULL, unlike the original, if the namespace has not got that far. */
+void *rust_helper_net_generic(const struct net *net, unsigned int id)
+{
+	struct net_generic *ng;
+	void *ptr = NULL;
+
+	rcu_read_lock();
+	ng = rcu_dereference(net->gen);
+	if (id < ng->s.len)
+		ptr = ng->ptr[id];
+	rcu_read_unlock();
+	return ptr;
+}
+
+/* ---- devices ------------------------------------------------------------ */
+
+void rust_helper_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+void rust_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+/* Only for as long as the caller is in an RCU read-side critical section. */
+struct net *rust_helper_dev_net_rcu(const struct net_device *dev)
+{
+	return dev_net_rcu(dev);
+}
+
+/* For comparison only. */
+const void *rust_helper_dev_net_id(const struct net_device *dev)
+{
+	return read_pnet(&dev->nd_net);
+}
+
+/* @name has room for IFNAMSIZ bytes. */
+void rust_helper_dev_name_copy(const struct net_device *dev, u8 *name)
+{
+	strscpy(name, dev->name, IFNAMSIZ);
+}
+
+int rust_helper_dev_ifindex(const struct net_device *dev)
+{
+	return READ_ONCE(dev->ifindex);
+}
+
+unsigned int rust_helper_dev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
+unsigned short rust_helper_dev_type(const struct net_device *dev)
+{
+	return READ_ONCE(dev->type);
+}
+
+unsigned int rust_helper_dev_flags(const struct net_device *dev)
+{
+	return READ_ONCE(dev->flags);
+}
+
+bool rust_helper_netif_running(const struct net_device *dev)
+{
+	return netif_running(dev);
+}
+
+bool rust_helper_netif_carrier_ok(const struct net_device *dev)
+{
+	return netif_carrier_ok(dev);
+}
+
+bool rust_helper_dev_registered(const struct net_device *dev)
+{
+	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
+}
+
+bool rust_helper_dev_eth_addr(const struct net_device *dev, u8 *addr)
+{
+	if (dev->addr_len != ETH_ALEN)
+		return false;
+	memcpy(addr, dev->dev_addr, ETH_ALEN);
+	return true;
+}
+
+bool rust_helper_is_vlan_dev(const struct net_device *dev)
+{
+	return is_vlan_dev(dev);
+}
+
+/* With a reference, unlike the original. */
+struct net_device *rust_helper_vlan_real_dev_get(const struct net_device *dev)
+{
+	struct net_device *real;
+
+	if (!is_vlan_dev(dev))
+		return NULL;
+	real = vlan_dev_real_dev(dev);
+	dev_hold(real);
+	return real;
+}
+
+u16 rust_helper_vlan_dev_vlan_id(const struct net_device *dev)
+{
+	return is_vlan_dev(dev) ? vlan_dev_vlan_id(dev) : 0;
+}
+
+/* With a reference, unlike the original. */
+struct net_device *rust_helper_dev_master_get(struct net_device *dev)
+{
+	struct net_device *master;
+
+	rcu_read_lock();
+	master = netdev_master_upper_dev_get_rcu(dev);
+	dev_hold(master);
+	rcu_read_unlock();
+	return master;
+}
+
+struct net_device *rust_helper_netdev_notifier_dev(void *info)
+{
+	return netdev_notifier_info_to_dev(info);
+}
+
+/* ---- UDP sockets -------------------------------------------------------- */
+
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+static struct lock_class_key udp_encap_lock_keys[2], udp_encap_slock_keys[2];
+
+/*
+ * The locks of these sockets are taken with locks of the driver held, which
+ * other users of kernel sockets take with locks of theirs held: a class of
+ * their own keeps lockdep from seeing a circle. As the keys are in this
+ * module, the socket holds a reference to the module, which would keep it from
+ * being unloaded. But the module closes its sockets itself.
+ */
+static void udp_encap_reclassify(struct sock *sk, bool v6)
+{
+	if (WARN_ON_ONCE(!sock_allow_reclassification(sk)))
+		return;
+	if (v6)
+		sock_lock_init_class_and_name(sk, "slock-AF_INET6-ENCAP",
+					      &udp_encap_slock_keys[1],
+					      "sk_lock-AF_INET6-ENCAP",
+					      &udp_encap_lock_keys[1]);
+	else
+		sock_lock_init_class_and_name(sk, "slock-AF_INET-ENCAP",
+					      &udp_encap_slock_keys[0],
+					      "sk_lock-AF_INET-ENCAP",
+					      &udp_encap_lock_keys[0]);
+	sk_owner_put(sk);
+	sk_owner_clear(sk);
+}
+#else
+static void udp_encap_reclassify(struct sock *sk, bool v6)
+{
+}
+#endif
+
+/*
+ * -EAFNOSUPPORT: no IPv6, whether it was left out or switched off.
+ */
+int rust_helper_udp_encap_open(struct net *net, bool v6, u16 port,
+			       void *user_data, udp_tunnel_encap_rcv_t rcv,
+			       struct sock **sk)
+{
+	struct udp_tunnel_sock_cfg tunnel = {
+		.sk_user_data = user_data,
+		.encap_type = 1,
+		.encap_rcv = rcv,
+	};
+	struct udp_port_cfg cfg = {
+		.family = v6 ? AF_INET6 : AF_INET,
+		.local_udp_port = htons(port),
+		.ipv6_v6only = v6,
+	};
+	struct socket *sock;
+	int err;
+
+	if (v6 && !ipv6_mod_enabled())
+		return -EAFNOSUPPORT;
+	err = udp_sock_create(net, &cfg, &sock);
+	if (err < 0)
+		return err;
+	udp_encap_reclassify(sock->sk, v6);
+	setup_udp_tunnel_sock(net, sock->sk, &tunnel);
+	*sk = sock->sk;
+	return 0;
+}
+
+void *rust_helper_sk_user_data(struct sock *sk)
+{
+	return rcu_dereference_sk_user_data(sk);
+}
+
+/* ---- receiving ---------------------------------------------------------- */
+
+/* Whether there is a complete Ethernet header. */
+bool rust_helper_rx_skb_has_eth(const struct sk_buff *skb)
+{
+	return skb->dev->type == ARPHRD_ETHER && skb_mac_header_was_set(skb) &&
+	       skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
+}
+
+/*
+ * Takes a packet over from UDP, with the data at the UDP header. Afterwards
+ * they begin at its payload, and the packet has no ties to what is valid for
+ * the RCU read-side critical section only. Returns the length of the payload.
+ */
+unsigned int rust_helper_rx_skb_take(struct sk_buff *skb)
+{
+	unsigned int len = udp_get_len_short(udp_hdr(skb));
+
+	/* What UDP made of a GSO packet is still on a list. */
+	skb_mark_not_on_list(skb);
+	skb_orphan(skb);
+	skb_dst_drop(skb);
+	skb->dev = NULL;
+	/* Zero stands for a length that sixteen bits can't express. */
+	if (!len)
+		len = skb->len;
+	__skb_pull(skb, sizeof(struct udphdr));
+	len -= min_t(unsigned int, len, sizeof(struct udphdr));
+	return min(len, skb->len);
+}
+
+void rust_helper_skb_discard(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}
+
+void rust_helper_skb_consume(struct sk_buff *skb)
+{
+	consume_skb(skb);
+}
+
+struct net_device *rust_helper_skb_dev(const struct sk_buff *skb)
+{
+	return skb->dev;
+}
+
+bool rust_helper_pskb_may_pull(struct sk_buff *skb, unsigned int len)
+{
+	return pskb_may_pull(skb, len);
+}
+
+const u8 *rust_helper_skb_network_header(const struct sk_buff *skb)
+{
+	return skb_network_header(skb);
+}
+
+const u8 *rust_helper_skb_transport_header(const struct sk_buff *skb)
+{
+	return skb_transport_header(skb);
+}
+
+const u8 *rust_helper_skb_mac_header(const struct sk_buff *skb)
+{
+	return skb_mac_header(skb);
+}
+
+bool rust_helper_skb_vlan_tag(const struct sk_buff *skb, u16 *tci)
+{
+	if (!skb_vlan_tag_present(skb))
+		return false;
+	*tci = skb_vlan_tag_get(skb);
+	return true;
+}
+
+/*
+ * Makes the data linear if others may write to them, or if they are scattered
+ * in an unusual way.
+ */
+int rust_helper_rx_skb_settle(struct sk_buff *skb)
+{
+	if (likely(!skb_has_shared_frag(skb) && !skb_has_frag_list(skb)))
+		return 0;
+	return skb_linearize(skb);
+}
+
+/* Continues a CRC-32, least significant bit first, without any inversion. */
+bool rust_helper_skb_crc32(struct sk_buff *skb, unsigned int offset,
+			   unsigned int len, u32 *crc)
+{
+	struct skb_seq_state st;
+	unsigned int done = 0, n;
+	const u8 *data;
+
+	if (likely(offset <= skb_headlen(skb) &&
+		   len <= skb_headlen(skb) - offset)) {
+		*crc = crc32_le(*crc, skb->data + offset, len);
+		return true;
+	}
+
+	skb_prepare_seq_read(skb, offset, offset + len, &st);
+	while ((n = skb_seq_read(done, &data, &st)) > 0) {
+		n = min(n, len - done);
+		*crc = crc32_le(*crc, data, n);
+		done += n;
+	}
+	return done == len;
+}
+
+/* ---- routes ------------------------------------------------------------- */
+
+static int flow_oif(struct net_device *dev, bool bind)
+{
+	return bind ? dev->ifindex : l3mdev_master_ifindex_rcu(dev);
+}
+
+struct dst_entry *rust_helper_route_lookup4(struct net_device *dev, bool bind,
+					    const u8 *saddr, const u8 *daddr,
+					    u8 tos, u16 sport, u16 dport,
+					    u32 mark)
+{
+	struct flowi4 fl4 = {
+		.flowi4_proto = IPPROTO_UDP,
+		.flowi4_dscp = inet_dsfield_to_dscp(tos),
+		.flowi4_mark = mark,
+		.saddr = get_unaligned((__be32 *)saddr),
+		.daddr = get_unaligned((__be32 *)daddr),
+		.fl4_sport = htons(sport),
+		.fl4_dport = htons(dport),
+	};
+	struct rtable *rt;
+	struct net *net;
+
+	rcu_read_lock();
+	net = dev_net_rcu(dev);
+	fl4.flowi4_oif = flow_oif(dev, bind);
+	fl4.flowi4_uid = sock_net_uid(net, NULL);
+	rt = ip_route_output_flow(net, &fl4, NULL);
+	rcu_read_unlock();
+	return IS_ERR(rt) ? ERR_CAST(rt) : &rt->dst;
+}
+
+struct dst_entry *rust_helper_route_lookup6(struct net_device *dev, bool bind,
+					    const u8 *saddr, const u8 *daddr,
+					    u8 tos, u32 flow_label, u16 sport,
+					    u16 dport, u32 mark, u32 *cookie)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	struct flowi6 fl6 = {
+		.flowi6_proto = IPPROTO_UDP,
+		.flowi6_mark = mark,
+		.flowlabel = ip6_make_flowinfo(tos, htonl(flow_label) &
+						    IPV6_FLOWLABEL_MASK),
+		.fl6_sport = htons(sport),
+		.fl6_dport = htons(dport),
+	};
+	struct dst_entry *dst;
+	struct net *net;
+
+	memcpy(&fl6.saddr, saddr, sizeof(fl6.saddr));
+	memcpy(&fl6.daddr, daddr, sizeof(fl6.daddr));
+	rcu_read_lock();
+	net = dev_net_rcu(dev);
+	fl6.flowi6_oif = flow_oif(dev, bind);
+	fl6.flowi6_uid = sock_net_uid(net, NULL);
+	dst = ip6_dst_lookup_flow(net, NULL, &fl6, NULL);
+	if (!IS_ERR(dst))
+		*cookie = rt6_get_cookie(dst_rt6_info(dst));
+	rcu_read_unlock();
+	return dst;
+#else
+	return ERR_PTR(-EAFNOSUPPORT);
+#endif
+}
+
+void rust_helper_dst_hold(struct dst_entry *dst)
+{
+	dst_hold(dst);
+}
+
+bool rust_helper_dst_valid(struct dst_entry *dst, u32 cookie)
+{
+	bool valid;
+
+	rcu_read_lock();
+	valid = dst_check(dst, cookie);
+	rcu_read_unlock();
+	return valid;
+}
+
+unsigned int rust_helper_dst_mtu(const struct dst_entry *dst)
+{
+	unsigned int mtu;
+
+	rcu_read_lock();
+	mtu = dst_mtu(dst);
+	rcu_read_unlock();
+	return mtu;
+}
+
+/* With a reference. */
+struct net_device *rust_helper_dst_dev_get(const struct dst_entry *dst)
+{
+	struct net_device *dev;
+
+	rcu_read_lock();
+	dev = dst_dev_rcu(dst);
+	dev_hold(dev);
+	rcu_read_unlock();
+	return dev;
+}
+
+bool rust_helper_dst_dev_is(const struct dst_entry *dst,
+			    const struct net_device *dev)
+{
+	return rcu_access_pointer(dst->dev_rcu) == dev;
+}
+
+bool rust_helper_dst_is_local(const struct dst_entry *dst, bool v6)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (v6)
+		return dst_rt6_info(dst)->rt6i_flags & RTF_LOCAL;
+#endif
+	return dst_rtable(dst)->rt_flags & RTCF_LOCAL;
+}
+
+/* What lower layers want in front of the IP header. */
+unsigned int rust_helper_dst_link_room(const struct dst_entry *dst)
+{
+	unsigned int room;
+
+	rcu_read_lock();
+	room = LL_RESERVED_SPACE(dst_dev_rcu(dst)) + dst->header_len;
+	rcu_read_unlock();
+	return room;
+}
+
+/* ---- transmitting ------------------------------------------------------- */
+
+struct sk_buff *rust_helper_tx_skb_alloc(unsigned int link_room,
+					 unsigned int headers,
+					 unsigned int payload, gfp_t gfp)
+{
+	unsigned int room = (link_room ?: LL_MAX_HEADER) + headers;
+	struct sk_buff *skb = alloc_skb(room + payload, gfp);
+
+	if (skb)
+		skb_reserve(skb, room);
+	return skb;
+}
+
+/* NULL if it doesn't fit. */
+u8 *rust_helper_tx_skb_put(struct sk_buff *skb, unsigned int n)
+{
+	if (n > skb_tailroom(skb))
+		return NULL;
+	return skb_put(skb, n);
+}
+
+unsigned int rust_helper_skb_tailroom(const struct sk_buff *skb)
+{
+	return skb_tailroom(skb);
+}
+
+void rust_helper_tx_skb_set_priority(struct sk_buff *skb, u32 priority)
+{
+	skb->priority = priority;
+}
+
+void rust_helper_tx_skb_set_mark(struct sk_buff *skb, u32 mark)
+{
+	skb->mark = mark;
+}
+
+static void tx_skb_push_udp(struct sk_buff *skb, u16 sport, u16 dport)
+{
+	struct udphdr *udp = skb_push(skb, sizeof(*udp));
+
+	skb_reset_transport_header(skb);
+	udp->source = htons(sport);
+	udp->dest = htons(dport);
+	udp_set_len_short(udp, skb->len);
+	udp->check = 0;
+}
+
+/*
+ * The caller has seen to it that there is room for the headers and that the
+ * length of the packet fits in 16 bits.
+ */
+void rust_helper_tx_skb_finish4(struct sk_buff *skb, struct dst_entry *dst,
+				const u8 *saddr, const u8 *daddr, u8 tos,
+				u8 ttl, u16 id, bool df, u16 sport, u16 dport)
+{
+	struct iphdr *ip;
+
+	tx_skb_push_udp(skb, sport, dport);
+	ip = skb_push(skb, sizeof(*ip));
+	skb_reset_network_header(skb);
+	ip->version = IPVERSION;
+	ip->ihl = sizeof(*ip) / 4;
+	ip->tos = tos;
+	ip->tot_len = htons(skb->len);
+	ip->id = htons(id);
+	ip->frag_off = df ? htons(IP_DF) : 0;
+	ip->ttl = ttl;
+	ip->protocol = IPPROTO_UDP;
+	memcpy(&ip->saddr, saddr, sizeof(ip->saddr));
+	memcpy(&ip->daddr, daddr, sizeof(ip->daddr));
+	ip_send_check(ip);
+
+	memset(IPCB(skb), 0, sizeof(*IPCB(skb)));
+	skb->protocol = htons(ETH_P_IP);
+	skb_dst_set(skb, dst_clone(dst));
+}
+
+void rust_helper_tx_skb_finish6(struct sk_buff *skb, struct dst_entry *dst,
+				const u8 *saddr, const u8 *daddr, u8 tos,
+				u8 ttl, u32 flow_label, u16 sport, u16 dport)
+{
+	struct ipv6hdr *ip6;
+
+	tx_skb_push_udp(skb, sport, dport);
+	ip6 = skb_push(skb, sizeof(*ip6));
+	skb_reset_network_header(skb);
+	ip6_flow_hdr(ip6, tos, htonl(flow_label) & IPV6_FLOWLABEL_MASK);
+	ip6->payload_len = htons(skb->len - sizeof(*ip6));
+	ip6->nexthdr = IPPROTO_UDP;
+	ip6->hop_limit = ttl;
+	memcpy(&ip6->saddr, saddr, sizeof(ip6->saddr));
+	memcpy(&ip6->daddr, daddr, sizeof(ip6->daddr));
+
+	memset(IP6CB(skb), 0, sizeof(*IP6CB(skb)));
+	skb->protocol = htons(ETH_P_IPV6);
+	skb_dst_set(skb, dst_clone(dst));
+}
+
+/* Consumes the packet. */
+int rust_helper_tx_skb_send(struct sk_buff *skb)
+{
+	struct net *net;
+	int ret;
+
+	rcu_read_lock();
+	net = dev_net_rcu(skb_dst_dev_rcu(skb));
+#if IS_ENABLED(CONFIG_IPV6)
+	if (skb->protocol == htons(ETH_P_IPV6))
+		ret = ip6_local_out(net, NULL, skb);
+	else
+#endif
+		ret = ip_local_out(net, NULL, skb);
+	rcu_read_unlock();
+	return ret;
+}

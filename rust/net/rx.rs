@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that have come.
+
+use core::{
+    mem::{
+        ManuallyDrop,
+        MaybeUninit, //
+    },
+    ops::{
+        Deref,
+        DerefMut, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    },
+    slice, //
+};
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    types::NotThreadSafe, //
+};
+
+use crate::{
+    addr::UDP_HEADER_LEN,
+    bindings,
+    Family,
+    IpAddr,
+    NetDevice, //
+};
+
+/// A UDP packet that has come, without ties to the place where it came from.
+///
+/// Offsets and lengths are those of the UDP payload.
+///
+/// Dropping it means that it was of use; see [`RxBuf::discard`].
+///
+/// Context: softirq, unless said otherwise. It can be kept, and dropped in any context.
+///
+/// # Invariants
+///
+/// - `skb` points to a socket buffer that this owns, on no list, without device and route.
+/// - Its data begin at the UDP payload, and are at least `len` long. They are not written to:
+///   neither by this nor, once settled, by others.
+/// - Its transport header is the UDP header, which ends where the data begin.
+/// - Its network header is a complete IP header, of the version that its first bits say, in the
+///   linear part before the UDP header.
+/// - If `eth`, then its MAC header is a complete Ethernet header in the linear part.
+pub struct RxBuf {
+    skb: NonNull<bindings::sk_buff>,
+    len: u32,
+    ifindex: u32,
+    eth: bool,
+}
+
+// SAFETY: Socket buffers belong to no thread.
+unsafe impl Send for RxBuf {}
+
+// SAFETY: All that is done with a shared reference is reading what does not change.
+unsafe impl Sync for RxBuf {}
+
+impl RxBuf {
+    /// Returns the length of the UDP payload.
+    #[inline]
+    #[expect(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        // CAST: `usize` is at least 32 bits wide.
+        self.len as usize
+    }
+
+    fn skb(&self) -> &bindings::sk_buff {
+        // SAFETY: By the type invariants it is a socket buffer, which is only changed through a
+        // mutable reference.
+        unsafe { self.skb.as_ref() }
+    }
+
+    /// Returns what can be read of the payload without further ado.
+    ///
+    /// It begins with the payload, but may end before it, see [`RxBuf::pull`].
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn linear(&self) -> &[u8] {
+        let skb = self.skb();
+        let linear = skb.len.wrapping_sub(skb.data_len).min(self.len);
+
+        // SAFETY: The linear part begins at `data` and is as long as is computed. By the type
+        // invariants it is not written to.
+        //
+        // CAST: `usize` is at least 32 bits wide.
+        unsafe { slice::from_raw_parts(skb.data, linear as usize) }
+    }
+
+    /// Returns the first `n` bytes of the payload.
+    ///
+    /// Returns [`None`] if there are not as many, or if there is no memory.
+    #[inline]
+    pub fn pull(&mut self, n: usize) -> Option<&[u8]> {
+        if n > self.linear().len() {
+            let n = u32::try_from(n).ok().filter(|&n| n <= self.len)?;
+
+            // SAFETY: By the type invariants it is a socket buffer, with as much data. References
+            // to the data have ended, as `self` is borrowed mutably. The type invariants hold
+            // afterwards: what is before the data is copied with them.
+            if !unsafe { bindings::pskb_may_pull(self.skb.as_ptr(), n) } {
+                return None;
+            }
+        }
+        self.linear().get(..n)
+    }
+
+    /// Returns the bytes from a header on.
+    ///
+    /// # Safety
+    ///
+    /// `header` must point to a header of `n` bytes in the linear part of the socket buffer.
+    unsafe fn header(&self, header: *const u8, n: usize) -> &[u8] {
+        // SAFETY: By the safety requirements. It is not written to, and stays there unless `self`
+        // is borrowed mutably.
+        unsafe { slice::from_raw_parts(header, n) }
+    }
+
+    /// Returns the version of the protocol.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn family(&self) -> Family {
+        // SAFETY: By the type invariants there is an IP header.
+        if unsafe { *bindings::skb_network_header(self.skb.as_ptr()) } >> 4 == 4 {
+            Family::V4
+        } else {
+            Family::V6
+        }
+    }
+
+    /// Returns the IP header without options or extensions: 20 bytes for IPv4, 40 for IPv6.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn ip(&self) -> &[u8] {
+        // SAFETY: By the type invariants there is an IP header that is at least as long.
+        unsafe {
+            self.header(
+                bindings::skb_network_header(self.skb.as_ptr()),
+                self.family().ip_header_len(),
+            )
+        }
+    }
+
+    /// Returns the UDP header, of 8 bytes.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn udp(&self) -> &[u8] {
+        // SAFETY: By the type invariants there is a UDP header.
+        unsafe {
+            self.header(
+                bindings::skb_transport_header(self.skb.as_ptr()),
+                UDP_HEADER_LEN,
+            )
+        }
+    }
+
+    /// Returns `N` bytes of the IP header.
+    ///
+    /// They must be in the header of the version at hand; zeros are returned otherwise.
+    #[inline]
+    fn ip_bytes<const N: usize>(&self, offset: usize) -> [u8; N] {
+        self.ip()
+            .get(offset..)
+            .and_then(|bytes| bytes.first_chunk())
+            .copied()
+            .unwrap_or([0; N])
+    }
+
+    #[inline]
+    fn udp_u16(&self, offset: usize) -> u16 {
+        self.udp()
+            .get(offset..)
+            .and_then(|bytes| bytes.first_chunk())
+            .copied()
+            .map_or(0, u16::from_be_bytes)
+    }
+
+    /// Returns the address of the sender.
+    #[inline]
+    pub fn saddr(&self) -> IpAddr {
+        match self.family() {
+            Family::V4 => IpAddr::V4(self.ip_bytes(12)),
+            Family::V6 => IpAddr::V6(self.ip_bytes(8)),
+        }
+    }
+
+    /// Returns the address it was sent to.
+    #[inline]
+    pub fn daddr(&self) -> IpAddr {
+        match self.family() {
+            Family::V4 => IpAddr::V4(self.ip_bytes(16)),
+            Family::V6 => IpAddr::V6(self.ip_bytes(24)),
+        }
+    }
+
+    /// Returns the type of service or traffic class, whose lowest two bits are for congestion
+    /// notification.
+    #[inline]
+    pub fn tos(&self) -> u8 {
+        match self.family() {
+            Family::V4 => self.ip_bytes::<1>(1)[0],
+            // CAST: Takes the low bits.
+            Family::V6 => (u16::from_be_bytes(self.ip_bytes(0)) >> 4) as u8,
+        }
+    }
+
+    /// Returns the two bits for congestion notification; three is "congestion experienced".
+    #[inline]
+    pub fn ecn(&self) -> u8 {
+        self.tos() & 3
+    }
+
+    /// Returns the time to live or hop limit.
+    #[inline]
+    pub fn ttl(&self) -> u8 {
+        match self.family() {
+            Family::V4 => self.ip_bytes::<1>(8)[0],
+            Family::V6 => self.ip_bytes::<1>(7)[0],
+        }
+    }
+
+    /// Returns the flow label, which is zero for IPv4.
+    #[inline]
+    pub fn flow_label(&self) -> u32 {
+        match self.family() {
+            Family::V4 => 0,
+            Family::V6 => u32::from_be_bytes(self.ip_bytes(0)) & 0xf_ffff,
+        }
+    }
+
+    /// Returns the port of the sender.
+    #[inline]
+    pub fn sport(&self) -> u16 {
+        self.udp_u16(0)
+    }
+
+    /// Returns the port it was sent to.
+    #[inline]
+    pub fn dport(&self) -> u16 {
+        self.udp_u16(2)
+    }
+
+    /// Returns the index of the device where it came in.
+    #[inline]
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// Returns the Ethernet address of the sender, if it came by Ethernet.
+    pub fn smac(&self) -> Option<[u8; 6]> {
+        if !self.eth {
+            return None;
+        }
+        // SAFETY: By the type invariants there is an Ethernet header.
+        let header = unsafe { self.header(bindings::skb_mac_header(self.skb.as_ptr()), 14) };
+
+        header
+            .get(6..)
+            .and_then(|bytes| bytes.first_chunk())
+            .copied()
+    }
+
+    /// Returns the VLAN tag that a device has taken off it, unless it came by a device of that
+    /// VLAN.
+    pub fn vlan_tci(&self) -> Option<u16> {
+        let mut tci = 0;
+
+        // SAFETY: By the type invariants it is a socket buffer.
+        unsafe { bindings::skb_vlan_tag(self.skb.as_ptr(), &mut tci) }.then_some(tci)
+    }
+
+    /// Returns a range of the payload as C wants it, if there is such a range.
+    #[inline]
+    fn range(&self, offset: usize, len: usize) -> Option<(u32, u32)> {
+        let offset = u32::try_from(offset).ok()?;
+        let len = u32::try_from(len).ok()?;
+
+        (len <= self.len.checked_sub(offset)?).then_some((offset, len))
+    }
+
+    /// Continues a CRC-32 with a range of the payload, see [`crc32_le`](crate::crc32_le).
+    ///
+    /// Returns [`None`] if there is no such range, or its data can't be read (they may be in
+    /// memory of a device).
+    pub fn crc32(&self, seed: u32, offset: usize, len: usize) -> Option<u32> {
+        let (offset, len) = self.range(offset, len)?;
+        let mut crc = seed;
+
+        // SAFETY: By the type invariants it is a socket buffer, with data in the range.
+        unsafe { bindings::skb_crc32(self.skb.as_ptr(), offset, len, &mut crc) }.then_some(crc)
+    }
+
+    /// Copies a range of the payload.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: there is no such range.
+    /// - `EFAULT`: its data can't be read.
+    pub fn copy_to(&self, offset: usize, to: &mut [u8]) -> Result {
+        let (offset, len) = self.range(offset, to.len()).ok_or(EINVAL)?;
+
+        // SAFETY: By the type invariants it is a socket buffer, with data in the range. `to` is as
+        // long. CAST: A length of a socket buffer fits.
+        to_result(unsafe {
+            bindings::skb_copy_bits(
+                self.skb.as_ptr(),
+                offset as c_int,
+                to.as_mut_ptr().cast(),
+                len as c_int,
+            )
+        })
+    }
+
+    /// Calls a function with each piece of a range of the payload, in order, without copying.
+    ///
+    /// If the function returns an error, this ends and returns the same.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: there is no such range.
+    /// - `ENOMEM`: the data had to be copied after all: others may write to them, or they are
+    ///   scattered in an unusual way.
+    /// - `EFAULT`: its data can't be read.
+    pub fn for_each_chunk(
+        &mut self,
+        offset: usize,
+        len: usize,
+        mut f: impl FnMut(&[u8]) -> Result,
+    ) -> Result {
+        let (from, n) = self.range(offset, len).ok_or(EINVAL)?;
+
+        if n == 0 {
+            return Ok(());
+        }
+        if let Some(bytes) = self.linear().get(offset..).and_then(|rest| rest.get(..len)) {
+            return f(bytes);
+        }
+        // SAFETY: By the type invariants it is a socket buffer. References to the data have ended,
+        // as `self` is borrowed mutably. The type invariants hold afterwards: what is before the
+        // data is copied with them.
+        to_result(unsafe { bindings::rx_skb_settle(self.skb.as_ptr()) })?;
+
+        let mut chunks = Chunks::new(self, from, n);
+
+        while let Some(bytes) = chunks.next() {
+            f(bytes)?;
+        }
+        if chunks.done == n {
+            Ok(())
+        } else {
+            Err(EFAULT)
+        }
+    }
+
+    /// Drops a packet that is of no use, so that tools which watch for drops see it.
+    ///
+    /// Context: any.
+    pub fn discard(self) {
+        let this = ManuallyDrop::new(self);
+
+        // SAFETY: By the type invariants it is a socket buffer that this owns. It is not dropped.
+        unsafe { bindings::skb_discard(this.skb.as_ptr()) }
+    }
+}
+
+impl Drop for RxBuf {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants it is a socket buffer that this owns.
+        unsafe { bindings::skb_consume(self.skb.as_ptr()) }
+    }
+}
+
+/// The pieces of a range of the payload.
+///
+/// # Invariants
+///
+/// `state` is that of a sequential read of the buffer, of `len` bytes, of which `done` have been
+/// read, and which is not at its end.
+struct Chunks<'a> {
+    _buf: &'a RxBuf,
+    state: bindings::skb_seq_state,
+    len: u32,
+    done: u32,
+    /// Pages may be mapped for this CPU or thread.
+    _not_send: NotThreadSafe,
+}
+
+impl<'a> Chunks<'a> {
+    /// The range must be one of the payload.
+    fn new(buf: &'a RxBuf, from: u32, len: u32) -> Self {
+        let mut state = MaybeUninit::<bindings::skb_seq_state>::zeroed();
+
+        // SAFETY: By the type invariants it is a socket buffer.
+        unsafe {
+            bindings::skb_prepare_seq_read(
+                buf.skb.as_ptr(),
+                from,
+                from.wrapping_add(len),
+                state.as_mut_ptr(),
+            )
+        };
+        Self {
+            _buf: buf,
+            // SAFETY: It consists of pointers and numbers, which may be zero.
+            state: unsafe { state.assume_init() },
+            len,
+            done: 0,
+            _not_send: NotThreadSafe,
+        }
+    }
+
+    /// Returns the next piece, which is valid until this is called again.
+    fn next(&mut self) -> Option<&[u8]> {
+        let left = self.len.wrapping_sub(self.done);
+
+        if left == 0 {
+            return None;
+        }
+
+        let mut data = ptr::null();
+        // SAFETY: By the type invariants it is the state of a read.
+        let n = unsafe { bindings::skb_seq_read(self.done, &mut data, &mut self.state) };
+
+        if n == 0 {
+            return None;
+        }
+
+        let n = n.min(left);
+
+        // At most `len`.
+        self.done = self.done.wrapping_add(n);
+        // SAFETY: The function has returned so many bytes or more. They stay there, and mapped,
+        // until it is called again or the read is aborted. As the buffer is settled, they are not
+        // written to: they are pages that the stack owns, shared with clones at most.
+        //
+        // CAST: `usize` is at least 32 bits wide.
+        Some(unsafe { slice::from_raw_parts(data, n as usize) })
+    }
+}
+
+impl Drop for Chunks<'_> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants it is the state of a read. At its end this does nothing.
+        unsafe { bindings::skb_abort_seq_read(&mut self.state) }
+    }
+}
+
+/// A UDP packet that is just coming, see [`RxBuf`].
+pub struct RxSkb<'a> {
+    buf: RxBuf,
+    dev: &'a NetDevice,
+    /// The lifetime is that of an RCU read-side critical section.
+    _not_send: NotThreadSafe,
+}
+
+impl RxSkb<'_> {
+    /// Takes a packet over from UDP.
+    ///
+    /// # Safety
+    ///
+    /// `skb` must be a packet that UDP hands to an encapsulation socket, owned by the caller, who
+    /// gives it up. The RCU read lock must be held for the lifetime of the result.
+    pub(crate) unsafe fn from_udp(skb: *mut bindings::sk_buff) -> Self {
+        // SAFETY: By the safety requirements its device is set, and stays there under the RCU
+        // read lock.
+        let dev = unsafe { NetDevice::from_raw(bindings::skb_dev(skb)) };
+        // SAFETY: As above. This has to come before the device is reset.
+        let eth = unsafe { bindings::rx_skb_has_eth(skb) };
+        // SAFETY: By the safety requirements it is a packet with the data at its UDP header, in
+        // the linear part.
+        let len = unsafe { bindings::rx_skb_take(skb) };
+
+        // INVARIANT: IP has checked its header, and keeps it in the linear part. The rest was just
+        // established.
+        Self {
+            buf: RxBuf {
+                // SAFETY: By the safety requirements it points to a socket buffer.
+                skb: unsafe { NonNull::new_unchecked(skb) },
+                len,
+                ifindex: dev.ifindex(),
+                eth,
+            },
+            dev,
+            _not_send: NotThreadSafe,
+        }
+    }
+}
+
+impl<'a> RxSkb<'a> {
+    /// Returns the device where it came in.
+    #[inline]
+    pub fn dev(&self) -> &'a NetDevice {
+        self.dev
+    }
+
+    /// Returns the packet as one that can be kept.
+    #[inline]
+    pub fn into_buf(self) -> RxBuf {
+        self.buf
+    }
+}
+
+impl Deref for RxSkb<'_> {
+    type Target = RxBuf;
+
+    #[inline]
+    fn deref(&self) -> &RxBuf {
+        &self.buf
+    }
+}
+
+impl DerefMut for RxSkb<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut RxBuf {
+        &mut self.buf
+    }
+}

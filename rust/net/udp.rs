@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! UDP ports of a driver.
+
+use core::ptr::NonNull;
+
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        new_mutex,
+        rcu,
+        Arc,
+        Mutex, //
+    }, //
+};
+
+use crate::{
+    bindings,
+    Family,
+    NetNs,
+    RxSkb, //
+};
+
+/// Someone who gets the packets to a UDP port.
+pub trait Receiver: Send + Sync + 'static {
+    /// A packet has come.
+    ///
+    /// Its UDP checksum, if it has one, is right.
+    ///
+    /// It is called in softirq context, on many CPUs at once, under the RCU read lock. It must not
+    /// sleep.
+    fn receive(&self, packet: RxSkb<'_>);
+}
+
+/// What the user data of a socket point to.
+///
+/// The low bits of that pointer are used otherwise by the kernel.
+#[repr(align(8))]
+struct Hook<R: Receiver> {
+    receiver: Arc<R>,
+}
+
+/// A [`Hook`] of some type.
+trait AnyHook: Send + Sync {}
+
+impl<R: Receiver> AnyHook for Hook<R> {}
+
+/// A socket that is open.
+///
+/// # Invariants
+///
+/// `sk` is a UDP socket of the kernel, set up with [`receive_callback`] and a pointer to `hook`.
+struct Open {
+    sk: NonNull<bindings::sock>,
+    hook: KBox<dyn AnyHook>,
+}
+
+// SAFETY: Sockets belong to no thread.
+unsafe impl Send for Open {}
+
+/// A socket that may have been closed.
+#[pin_data]
+struct Socket {
+    #[pin]
+    open: Mutex<Option<Open>>,
+}
+
+impl Socket {
+    /// Closes the socket. When this returns the receiver is not called any more, whoever closed
+    /// it.
+    fn close(&self) {
+        let mut open = self.open.lock();
+
+        if let Some(Open { sk, hook }) = open.take() {
+            // SAFETY: By the type invariants it is such a socket, which is not used again. The
+            // namespace has not been taken apart: it closes its sockets before, see `Sockets`.
+            unsafe { bindings::udp_tunnel_sock_release(sk.as_ptr()) };
+            // The pointer to the hook has been reset, but the callback may still run with it.
+            rcu::synchronize_rcu();
+            drop(hook);
+        }
+    }
+}
+
+/// The sockets that are open in a namespace, and whether more can be opened.
+///
+/// Whoever opens one holds off the end of the namespace until it has been added here, and the end
+/// calls [`Sockets::close_all`]. So a socket that is open is one of a namespace that has not been
+/// taken apart.
+#[pin_data]
+pub(crate) struct Sockets {
+    #[pin]
+    open: Mutex<KVec<Arc<Socket>>>,
+}
+
+impl Sockets {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                open <- new_mutex!(KVec::new(), "Sockets::open"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn add(&self, socket: Arc<Socket>) -> Result {
+        Ok(self.open.lock().push(socket, GFP_KERNEL)?)
+    }
+
+    fn remove(&self, socket: &Arc<Socket>) {
+        self.open.lock().retain(|other| !Arc::ptr_eq(other, socket));
+    }
+
+    /// Closes all sockets.
+    ///
+    /// One that is being closed by its owner is waited for.
+    pub(crate) fn close_all(&self) {
+        for socket in core::mem::take(&mut *self.open.lock()) {
+            socket.close();
+        }
+    }
+}
+
+/// An open UDP port; dropping it closes the port.
+///
+/// When it has been dropped the receiver is not called any more. The port is closed before that if
+/// the namespace goes.
+///
+/// It must be dropped in process context, and not by the receiver.
+pub struct UdpSocket {
+    socket: Arc<Socket>,
+    sockets: Arc<Sockets>,
+    family: Family,
+    port: u16,
+}
+
+impl UdpSocket {
+    /// Opens a port, see [`Namespace::open_udp`](crate::Namespace::open_udp).
+    ///
+    /// `sockets` must be those of the namespace.
+    pub(crate) fn open<R: Receiver>(
+        net: &NetNs,
+        sockets: &Arc<Sockets>,
+        family: Family,
+        port: u16,
+        receiver: Arc<R>,
+    ) -> Result<Option<Self>> {
+        let socket = Arc::pin_init(
+            pin_init!(Socket {
+                open <- new_mutex!(None, "Socket::open"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let hook = KBox::new(Hook { receiver }, GFP_KERNEL)?;
+        let user_data = core::ptr::from_ref(&*hook).cast_mut().cast::<c_void>();
+
+        // Before it is opened, so that nothing can fail once it is open.
+        sockets.add(socket.clone())?;
+
+        let this = Self {
+            socket,
+            sockets: sockets.clone(),
+            family,
+            port,
+        };
+        let mut sk = core::ptr::null_mut();
+
+        // SAFETY: By the type invariants it is a namespace with its protocols up. The user data are
+        // a pointer to what the callback expects, which stays there until the callback doesn't run
+        // any more: see `Socket::close`.
+        let opened = to_result(unsafe {
+            bindings::udp_encap_open(
+                net.as_raw(),
+                family == Family::V6,
+                port,
+                user_data,
+                Some(receive_callback::<R>),
+                &mut sk,
+            )
+        });
+
+        match opened {
+            Ok(()) => {
+                let sk = NonNull::new(sk).ok_or(EINVAL)?;
+
+                // INVARIANT: It was set up so.
+                *this.socket.open.lock() = Some(Open { sk, hook });
+                Ok(Some(this))
+            }
+            Err(e) if e == EAFNOSUPPORT => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Returns the version of the protocol.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns whether the port is still open.
+    ///
+    /// Context: process.
+    pub fn is_open(&self) -> bool {
+        self.socket.open.lock().is_some()
+    }
+}
+
+impl Drop for UdpSocket {
+    fn drop(&mut self) {
+        // First, so that the end of the namespace waits for it.
+        self.socket.close();
+        self.sockets.remove(&self.socket);
+    }
+}
+
+/// The callback of UDP for a packet.
+///
+/// # Safety
+///
+/// It must be called by UDP for a socket whose user data are null or point to a `Hook<R>`, under
+/// the RCU read lock, with a packet that the callee takes over.
+unsafe extern "C" fn receive_callback<R: Receiver>(
+    sk: *mut bindings::sock,
+    skb: *mut bindings::sk_buff,
+) -> c_int {
+    // SAFETY: By the safety requirements, and UDP has checked that there is a UDP header.
+    let packet = unsafe { RxSkb::from_udp(skb) };
+    // SAFETY: By the safety requirements it is a socket, and the RCU read lock is held.
+    let hook = unsafe { bindings::sk_user_data(sk) }.cast::<Hook<R>>();
+
+    // SAFETY: By the safety requirements. A hook is freed a grace period after the pointer to it
+    // was reset.
+    match unsafe { hook.as_ref() } {
+        Some(hook) => hook.receiver.receive(packet),
+        None => packet.into_buf().discard(),
+    }
+    0
+}
