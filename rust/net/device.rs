@@ -113,7 +113,7 @@ impl PartialEq for NetDevice {
 impl Eq for NetDevice {}
 
 impl NetDevice {
-    /// Makes a reference of a pointer.
+    /// Makes a reference of a pointer, for other abstractions.
     ///
     /// # Safety
     ///
@@ -136,16 +136,12 @@ impl NetDevice {
         NonNull::new(dev.cast::<Self>()).map(|dev| unsafe { ARef::from_raw(dev) })
     }
 
+    /// Returns a pointer to the C structure, for other abstractions.
+    ///
+    /// It is valid as long as `self`.
     #[inline]
     pub fn as_raw(&self) -> *mut bindings::net_device {
         self.0.get()
-    }
-
-    /// Returns the pointer to the C structure, for other abstractions. It is valid as long as
-    /// `self`.
-    #[inline]
-    pub fn as_ptr(&self) -> *mut c_void {
-        self.as_raw().cast()
     }
 
     /// Finds a device by name.

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`BhSpinLock`] | data shared between process and softirq context |
 //! | [`Gate`] | to wait until nobody is inside any more, and let nobody in |
+//! | [`RunDown`] | a value that is taken away from under its users |
 //! | [`IdTable`] | numbers to counted objects, looked up without a lock |
 //! | [`DeadlineTimer`] | a deadline that moves with every packet |
 //! | [`OwnedQueue`] | work that ends before its queue |
@@ -24,6 +25,7 @@ mod deadline;
 mod gate;
 mod id_table;
 mod queue;
+mod run_down;
 
 /// The bindings of the kernel crate and those that it lacks.
 mod bindings {
@@ -54,6 +56,10 @@ pub use id_table::{
 pub use queue::{
     OwnedQueue,
     QueueKind, //
+};
+pub use run_down::{
+    Inside,
+    RunDown, //
 };
 
 /// Returns the time of the monotonic clock in nanoseconds.

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    CqEvent,
+    CqNotify,
+    CqTarget,
+    Wc,
+    WcSlots, //
+};
+use softirq::{
+    new_bh_spinlock,
+    BhSpinLock, //
+};
+
+use crate::{
+    limits::Permit,
+    ring::Ring, //
+};
+
+/// Where completions go.
+enum Entries {
+    /// A ring that a process polls.
+    User {
+        ring: Ring,
+        /// The kernel's own index.
+        producer: u32,
+    },
+    /// A queue that a kernel consumer polls.
+    Kernel {
+        entries: KVVec<Option<Wc>>,
+        head: usize,
+        used: usize,
+    },
+}
+
+/// What the consumer waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    No,
+    Solicited,
+    Any,
+}
+
+struct Inner {
+    entries: Entries,
+    armed: Armed,
+    overrun: bool,
+}
+
+/// A completion queue.
+#[pin_data]
+pub(crate) struct CompletionQueue {
+    target: CqTarget,
+    #[pin]
+    inner: BhSpinLock<Inner>,
+    _permit: Permit,
+}
+
+/// What adding a completion calls for, once no lock is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    notify: bool,
+    overrun: bool,
+}
+
+impl Calls {
+    /// Both.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.notify |= other.notify;
+        self.overrun |= other.overrun;
+    }
+
+    /// Tells whether the queue overran.
+    pub(crate) fn is_overrun(self) -> bool {
+        self.overrun
+    }
+}
+
+impl CompletionQueue {
+    /// Makes a queue on a process's ring.
+    pub(crate) fn user(target: CqTarget, ring: Ring, permit: Permit) -> Result<Arc<Self>> {
+        Self::new(target, Entries::User { ring, producer: 0 }, permit)
+    }
+
+    /// Makes a queue of `cqe` entries for a kernel consumer.
+    pub(crate) fn kernel(target: CqTarget, cqe: u32, permit: Permit) -> Result<Arc<Self>> {
+        let entries = KVVec::from_elem(None, cqe as usize, GFP_KERNEL)?;
+        Self::new(
+            target,
+            Entries::Kernel {
+                entries,
+                head: 0,
+                used: 0,
+            },
+            permit,
+        )
+    }
+
+    fn new(target: CqTarget, entries: Entries, permit: Permit) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                target,
+                inner <- new_bh_spinlock!(Inner {
+                    entries,
+                    armed: Armed::No,
+                    overrun: false,
+                }, "CompletionQueue::inner"),
+                _permit: permit,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Adds a completion. Any context; a queue pair's lock may be held.
+    ///
+    /// One that finds no room is lost, and the queue is in error from then on: its
+    /// consumer can no longer know what it missed.
+    pub(crate) fn push(&self, wc: &Wc, solicited: bool) -> Calls {
+        let mut inner = self.inner.lock();
+        if inner.overrun || !inner.entries.push(wc) {
+            let first = !inner.overrun;
+            inner.overrun = true;
+            return Calls {
+                notify: false,
+                overrun: first,
+            };
+        }
+        let notify = match inner.armed {
+            Armed::No => false,
+            Armed::Solicited => solicited || wc.status != 0,
+            Armed::Any => true,
+        };
+        if notify {
+            inner.armed = Armed::No;
+        }
+        Calls {
+            notify,
+            overrun: false,
+        }
+    }
+
+    /// Makes the calls. No lock may be held.
+    pub(crate) fn call(&self, calls: Calls) {
+        if calls.overrun {
+            self.target.event(CqEvent::Error);
+        }
+        if calls.notify {
+            self.target.notify();
+        }
+    }
+
+    /// Takes completions for a kernel consumer.
+    pub(crate) fn poll(&self, slots: &mut WcSlots<'_>) {
+        let mut inner = self.inner.lock();
+        let Entries::Kernel {
+            entries,
+            head,
+            used,
+        } = &mut inner.entries
+        else {
+            return;
+        };
+        while *used > 0 && !slots.is_full() {
+            if let Some(wc) = entries.get_mut(*head).and_then(Option::take) {
+                slots.push(&wc);
+            }
+            *head = (*head + 1) % entries.len().max(1);
+            *used -= 1;
+        }
+    }
+
+    /// Asks for a notification and tells whether completions are there already.
+    pub(crate) fn arm(&self, what: CqNotify) -> bool {
+        let mut inner = self.inner.lock();
+        inner.armed = if what.solicited_only && inner.armed != Armed::Any {
+            Armed::Solicited
+        } else {
+            Armed::Any
+        };
+        inner.entries.waiting()
+    }
+}
+
+impl Entries {
+    fn push(&mut self, wc: &Wc) -> bool {
+        match self {
+            Entries::User { ring, producer } => {
+                let consumer = ring.consumer();
+                if ring.used(consumer, *producer) >= ring.capacity()
+                    || ring.write(*producer, &wc.to_user()).is_err()
+                {
+                    return false;
+                }
+                *producer = ring.next(*producer);
+                ring.show_producer(*producer);
+                true
+            }
+            Entries::Kernel {
+                entries,
+                head,
+                used,
+            } => {
+                let len = entries.len();
+                if *used >= len {
+                    return false;
+                }
+                if let Some(slot) = entries.get_mut((*head + *used) % len) {
+                    *slot = Some(*wc);
+                }
+                *used += 1;
+                true
+            }
+        }
+    }
+
+    fn waiting(&self) -> bool {
+        match self {
+            Entries::User { ring, producer } => ring.consumer() != *producer,
+            Entries::Kernel { used, .. } => *used > 0,
+        }
+    }
+}

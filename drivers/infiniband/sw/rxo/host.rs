@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the transport of a queue pair asks of its surroundings: queues, memory, completions.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use net::RxBuf;
+use rdma::{
+    wc_flags,
+    wc_network,
+    wc_opcode,
+    QpEvent,
+    QpTarget,
+    Wc, //
+};
+use rxo_transport::{
+    AsyncEvent,
+    AtomicOp,
+    Counter,
+    Env,
+    KeyFault,
+    RecvCompletion,
+    RecvInfo,
+    RecvOp,
+    RemoteAccess,
+    Resource,
+    SendOp,
+    SendSlot,
+    SendWqe,
+    WcStatus, //
+};
+
+use crate::{
+    cq::{
+        Calls,
+        CompletionQueue, //
+    },
+    mr::{
+        Domain,
+        Refusal,
+        RemoteRange, //
+    },
+    port::Port,
+    rq::RecvQueue,
+    sq::{
+        Data,
+        SendQueue, //
+    },
+};
+
+/// Bytes of the routing header before a datagram in its receive.
+const GRH_LEN: usize = 40;
+
+/// The packet being processed.
+pub(crate) struct Packet {
+    pub(crate) buf: RxBuf,
+    /// Where its payload begins.
+    pub(crate) payload: usize,
+}
+
+/// The surroundings of a queue pair.
+pub(crate) struct Host {
+    pub(crate) port: Arc<Port>,
+    pub(crate) domain: Domain,
+    pub(crate) number: u32,
+    pub(crate) target: QpTarget,
+    pub(crate) send_cq: Arc<CompletionQueue>,
+    pub(crate) recv_cq: Arc<CompletionQueue>,
+    pub(crate) sq: SendQueue,
+    pub(crate) rq: RecvQueue,
+    /// Set while the transport looks at a packet.
+    pub(crate) packet: Option<Packet>,
+    /// To be done when the queue pair's lock has been released.
+    pub(crate) pending: Pending,
+}
+
+/// Calls to consumers that wait for the end of the critical section.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Pending {
+    send_cq: Calls,
+    recv_cq: Calls,
+    events: u32,
+}
+
+impl Pending {
+    /// Tells whether a completion queue overran: the queue pair can't go on.
+    pub(crate) fn overran(&self) -> bool {
+        self.send_cq.is_overrun() || self.recv_cq.is_overrun()
+    }
+
+    /// Makes the calls. No lock may be held.
+    pub(crate) fn deliver(
+        self,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+        target: &QpTarget,
+    ) {
+        send_cq.call(self.send_cq);
+        recv_cq.call(self.recv_cq);
+        for e in EVENTS {
+            if self.events & 1 << *e as u32 != 0 {
+                target.event(qp_event(*e));
+            }
+        }
+    }
+}
+
+/// Events in the order in which they are told.
+const EVENTS: &[AsyncEvent] = &[
+    AsyncEvent::CommEst,
+    AsyncEvent::SqDrained,
+    AsyncEvent::QpReqErr,
+    AsyncEvent::QpAccessErr,
+    AsyncEvent::QpFatal,
+    AsyncEvent::LastWqeReached,
+];
+
+fn qp_event(e: AsyncEvent) -> QpEvent {
+    match e {
+        AsyncEvent::QpFatal => QpEvent::Fatal,
+        AsyncEvent::QpReqErr => QpEvent::RequestError,
+        AsyncEvent::QpAccessErr => QpEvent::AccessError,
+        AsyncEvent::CommEst => QpEvent::CommEstablished,
+        AsyncEvent::SqDrained => QpEvent::SqDrained,
+        AsyncEvent::LastWqeReached => QpEvent::LastWqeReached,
+    }
+}
+
+impl Host {
+    /// Copies the data of a send slot, `offset` bytes into it.
+    pub(crate) fn gather(&self, slot: u32, offset: u32, out: &mut [u8]) -> Result<(), WcStatus> {
+        match self.sq.data(slot).ok_or(WcStatus::LocQpOpErr)? {
+            Data::Inline(data) => {
+                let from = data
+                    .get(offset as usize..)
+                    .and_then(|d| d.get(..out.len()))
+                    .ok_or(WcStatus::LocLenErr)?;
+                out.copy_from_slice(from);
+                Ok(())
+            }
+            Data::List(list) => self
+                .port
+                .regions
+                .gather(&self.port.stats, self.domain, list, offset, out)
+                .map_err(local_status),
+        }
+    }
+
+    /// The routing header of the current datagram: that of IPv6, or zeros and that of IPv4 (A17.4.5).
+    fn place_grh(&self) -> Result<(), WcStatus> {
+        let mut grh = [0; GRH_LEN];
+        if let Some(packet) = &self.packet {
+            let ip = packet.buf.ip();
+            if let Some(to) = GRH_LEN.checked_sub(ip.len()).and_then(|at| grh.get_mut(at..)) {
+                to.copy_from_slice(ip);
+            }
+        }
+        self.port
+            .regions
+            .scatter(&self.port.stats, self.domain, self.rq.list(), 0, &grh)
+            .map_err(local_status)
+    }
+
+    fn wc(&self, wr_id: u64, status: WcStatus, opcode: u32) -> Wc {
+        Wc {
+            wr_id,
+            status: status as u32,
+            opcode,
+            vendor_err: 0,
+            byte_len: 0,
+            ex: 0,
+            qp_num: self.number,
+            qp: self.target.token(),
+            src_qp: 0,
+            flags: 0,
+            pkey_index: 0,
+            sl: 0,
+            network_hdr_type: 0,
+            smac: [0; 6],
+        }
+    }
+}
+
+/// Calls `f` with each piece of the current packet's payload and where it begins in it.
+fn payload<E>(
+    packet: &mut Option<Packet>,
+    len: u32,
+    missing: E,
+    mut f: impl FnMut(u32, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(packet) = packet else {
+        return Err(missing);
+    };
+    let mut done = 0u32;
+    let mut failed = None;
+    let walked = packet
+        .buf
+        .for_each_chunk(packet.payload, len as usize, |chunk| {
+            let r = f(done, chunk);
+            // CAST: A packet has less than 64 KiB.
+            done = done.saturating_add(chunk.len() as u32);
+            r.map_err(|e| {
+                failed = Some(e);
+                EIO
+            })
+        });
+    match (failed, walked) {
+        (Some(e), _) => Err(e),
+        (None, Ok(())) => Ok(()),
+        (None, Err(_)) => Err(missing),
+    }
+}
+
+/// Copies the current packet's payload to the memory of a list.
+fn scatter(
+    packet: &mut Option<Packet>,
+    port: &Port,
+    domain: Domain,
+    list: &[rdma::Sge],
+    offset: u32,
+    len: u32,
+) -> Result<(), WcStatus> {
+    payload(packet, len, WcStatus::LocProtErr, |at, chunk| {
+        port.regions
+            .scatter(&port.stats, domain, list, offset.saturating_add(at), chunk)
+            .map_err(local_status)
+    })
+}
+
+/// The status of a work request whose own list does not serve.
+fn local_status(_: Refusal) -> WcStatus {
+    WcStatus::LocProtErr
+}
+
+fn opcode_of(op: SendOp) -> u32 {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::Local => wc_opcode::SEND,
+        SendOp::Write | SendOp::WriteImm(_) => wc_opcode::RDMA_WRITE,
+        SendOp::Read => wc_opcode::RDMA_READ,
+        SendOp::CmpSwap { .. } => wc_opcode::COMP_SWAP,
+        SendOp::FetchAdd { .. } => wc_opcode::FETCH_ADD,
+    }
+}
+
+impl Env for Host {
+    type Region = RemoteRange;
+    type SendSlots = KVVec<SendSlot>;
+    type Resources = KVVec<Resource<RemoteRange>>;
+
+    fn take_recv(&mut self) -> Option<Result<RecvInfo, WcStatus>> {
+        self.rq.take()
+    }
+
+    fn posted_recvs(&self) -> Option<u32> {
+        Some(self.rq.len())
+    }
+
+    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), WcStatus> {
+        let list = self.rq.list();
+        scatter(&mut self.packet, &self.port, self.domain, list, offset, len)
+    }
+
+    fn complete_recv(&mut self, c: RecvCompletion) {
+        let mut status = c.status;
+        if c.grh && status == WcStatus::Success {
+            if let Err(e) = self.place_grh() {
+                status = e;
+            }
+        }
+        let opcode = match c.op {
+            RecvOp::Recv => wc_opcode::RECV,
+            RecvOp::WriteImm => wc_opcode::RECV_RDMA_WITH_IMM,
+        };
+        let mut wc = self.wc(self.rq.wr_id(), status, opcode);
+        wc.byte_len = c.byte_len;
+        wc.src_qp = c.src_qp;
+        wc.vendor_err = c.vendor_err;
+        if let Some(imm) = c.imm {
+            wc.ex = imm;
+            wc.flags |= wc_flags::WITH_IMM;
+        }
+        if let Some(rkey) = c.invalidated {
+            wc.ex = rkey;
+            wc.flags |= wc_flags::WITH_INVALIDATE;
+        }
+        if c.grh {
+            wc.flags |= wc_flags::GRH;
+            if let Some(packet) = &self.packet {
+                wc.flags |= wc_flags::WITH_NETWORK_HDR_TYPE;
+                wc.network_hdr_type = if packet.buf.saddr().is_v4() {
+                    wc_network::IPV4
+                } else {
+                    wc_network::IPV6
+                };
+                if let Some(smac) = packet.buf.smac() {
+                    wc.flags |= wc_flags::WITH_SMAC;
+                    wc.smac = smac;
+                }
+            }
+        }
+        let calls = self.recv_cq.push(&wc, c.solicited);
+        self.pending.recv_cq.merge(calls);
+    }
+
+    fn open_remote(
+        &mut self,
+        rkey: u32,
+        va: u64,
+        len: u32,
+        access: RemoteAccess,
+    ) -> Result<RemoteRange, KeyFault> {
+        self.port
+            .regions
+            .open(&self.port.stats, self.domain, rkey, va, len, access)
+    }
+
+    fn place_remote(&mut self, region: &RemoteRange, offset: u32, len: u32) -> Result<(), KeyFault> {
+        payload(&mut self.packet, len, KeyFault::Operational, |at, chunk| {
+            region.write(offset.saturating_add(at), chunk)
+        })
+    }
+
+    fn atomic(&mut self, region: &RemoteRange, op: AtomicOp) -> Result<u64, KeyFault> {
+        region.atomic(op)
+    }
+
+    fn invalidate(&mut self, _rkey: u32) -> Result<(), KeyFault> {
+        // Keys that a peer may invalidate are those of memory windows and fast registration,
+        // which there are none of yet; that of a registered region it must not.
+        Err(KeyFault::Access)
+    }
+
+    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), WcStatus> {
+        match self.sq.data(slot) {
+            Some(Data::List(list)) => {
+                scatter(&mut self.packet, &self.port, self.domain, list, offset, len)
+            }
+            _ => Err(WcStatus::LocQpOpErr),
+        }
+    }
+
+    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), WcStatus> {
+        let Some(Data::List(list)) = self.sq.data(slot) else {
+            return Err(WcStatus::LocQpOpErr);
+        };
+        self.port
+            .regions
+            .scatter(
+                &self.port.stats,
+                self.domain,
+                list,
+                0,
+                &original.to_ne_bytes(),
+            )
+            .map_err(local_status)
+    }
+
+    fn local_op(&mut self, slot: u32) -> Result<(), WcStatus> {
+        Err(self.sq.fault(slot).unwrap_or(WcStatus::LocQpOpErr))
+    }
+
+    fn complete_send(
+        &mut self,
+        slot: u32,
+        wqe: &SendWqe,
+        status: WcStatus,
+        byte_len: u32,
+        signal: bool,
+    ) {
+        if signal {
+            let mut wc = self.wc(wqe.wr_id, status, opcode_of(wqe.op));
+            wc.byte_len = byte_len;
+            let calls = self.send_cq.push(&wc, false);
+            self.pending.send_cq.merge(calls);
+        }
+        self.sq.release(slot);
+    }
+
+    fn event(&mut self, e: AsyncEvent) {
+        self.pending.events |= 1 << e as u32;
+    }
+
+    fn count(&mut self, c: Counter) {
+        self.port.stats.transport(c, 1);
+    }
+
+    fn count_n(&mut self, c: Counter, n: u32) {
+        self.port.stats.transport(c, n);
+    }
+}

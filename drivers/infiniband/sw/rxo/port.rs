@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices and their one port: on a network device, in its namespace.
+
+use core::ops::RangeInclusive;
+use kernel::{
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        global_lock,
+        Arc, //
+    }, //
+};
+use net::{
+    DevKind,
+    Namespace,
+    Namespaces,
+    NetDevice,
+    NetEvent,
+    NetEvents, //
+};
+use rdma::{
+    DeviceBuilder,
+    DeviceHandle,
+    LinkOps,
+    PortEvent,
+    PortState, //
+};
+use rxo_transport::Mtu;
+use softirq::{
+    new_bh_spinlock,
+    BhSpinLock,
+    IdTable, //
+};
+
+use crate::{
+    ah::AddressHandle,
+    limits::Limits,
+    mr::{
+        Domain,
+        Regions, //
+    },
+    provider::Rxo,
+    qp::QueuePair,
+    stats::Stats,
+    switch::{
+        self,
+        RxoNet, //
+    },
+};
+
+/// Bytes that the core subtracts from a network device's MTU before it looks for the path MTU
+/// (`iboe_get_mtu`): the longest headers of a packet.
+const HEADERS: u32 = 96;
+/// Numbers of address handles.
+pub(crate) const AH_NUMBERS: RangeInclusive<u32> = 1..=0xff_ffff;
+
+/// What there is of a device as long as anything refers to it.
+#[pin_data]
+pub(crate) struct Port {
+    pub(crate) ifindex: u32,
+    pub(crate) guid: u64,
+    pub(crate) ns: Arc<Namespace<RxoNet>>,
+    pub(crate) stats: Stats,
+    pub(crate) limits: Arc<Limits>,
+    #[pin]
+    pub(crate) regions: Regions,
+    #[pin]
+    pub(crate) ahs: IdTable<AddressHandle>,
+    domains: Atomic<u64>,
+    /// Gone once the network device is being unregistered.
+    #[pin]
+    netdev: BhSpinLock<Option<ARef<NetDevice>>>,
+    #[pin]
+    gsi: BhSpinLock<Option<Arc<QueuePair>>>,
+    /// The device, to ask the core for its GIDs.
+    #[pin]
+    device: BhSpinLock<Option<Arc<DeviceHandle<Rxo>>>>,
+}
+
+impl Port {
+    fn new(netdev: &NetDevice, ns: Arc<Namespace<RxoNet>>) -> Result<Arc<Self>> {
+        let limits = Arc::new(Limits::new(), GFP_KERNEL)?;
+        let stats = Stats::new()?;
+        let held = ARef::from(netdev);
+        Arc::pin_init(
+            try_pin_init!(Self {
+                ifindex: netdev.ifindex(),
+                guid: guid(netdev.addr().ok_or(EINVAL)?),
+                ns,
+                stats,
+                limits,
+                regions <- Regions::new(),
+                ahs <- IdTable::new(c"rxo-ahs"),
+                domains: Atomic::new(1),
+                netdev <- new_bh_spinlock!(Some(held), "Port::netdev"),
+                gsi <- new_bh_spinlock!(None, "Port::gsi"),
+                device <- new_bh_spinlock!(None, "Port::device"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The network device, unless it is going away.
+    pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
+        self.netdev.lock().clone()
+    }
+
+    /// Lets go of the network device.
+    fn detach(&self) {
+        let netdev = self.netdev.lock().take();
+        drop(netdev);
+    }
+
+    /// A number for a new protection domain.
+    pub(crate) fn new_domain(&self) -> Domain {
+        Domain(self.domains.fetch_add(1, Relaxed))
+    }
+
+    /// The path MTU that the network device carries.
+    pub(crate) fn mtu(&self) -> Mtu {
+        let payload = self
+            .netdev()
+            .map_or(0, |d| d.mtu())
+            .saturating_sub(HEADERS);
+        Mtu::ALL
+            .into_iter()
+            .rev()
+            .find(|m| m.bytes() <= payload)
+            .unwrap_or(Mtu::Mtu256)
+    }
+
+    /// The port's state, which is that of the network device.
+    pub(crate) fn state(&self) -> PortState {
+        match self.netdev() {
+            Some(d) if d.is_up() => PortState::Active,
+            Some(d) if d.is_running() => PortState::Polling,
+            _ => PortState::Disabled,
+        }
+    }
+
+    /// Tells whether a GID is one of the port's.
+    pub(crate) fn owns(&self, gid: &[u8; 16]) -> bool {
+        let device = self.device.lock().clone();
+        device.is_some_and(|d| d.with(|d| d.has_gid(gid)).unwrap_or(false))
+    }
+
+    /// QP 1, if it exists.
+    pub(crate) fn gsi(&self) -> Option<Arc<QueuePair>> {
+        self.gsi.lock().clone()
+    }
+
+    /// Makes a queue pair QP 1, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if there is one already.
+    pub(crate) fn set_gsi(&self, qp: Option<Arc<QueuePair>>) -> Result {
+        let mut gsi = self.gsi.lock();
+        if gsi.is_some() && qp.is_some() {
+            return Err(EBUSY);
+        }
+        let old = core::mem::replace(&mut *gsi, qp);
+        drop(gsi);
+        drop(old);
+        Ok(())
+    }
+
+    /// The core has unregistered the device.
+    pub(crate) fn unregistered(&self) {
+        switch::unplug(&self.ns, self);
+        let device = self.device.lock().take();
+        drop(device);
+        self.detach();
+        if let Some(ports) = Ports::get() {
+            ports.forget(self);
+        }
+    }
+}
+
+/// The EUI-64 of a MAC (IBTA vol. 1, 4.1.1), big endian in memory.
+fn guid(mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_ne_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// A device of the module.
+struct Entry {
+    port: Arc<Port>,
+    device: Arc<DeviceHandle<Rxo>>,
+}
+
+/// All devices of the module.
+pub(crate) struct Ports {
+    namespaces: Pin<KBox<Namespaces<RxoNet>>>,
+}
+
+struct Global {
+    ports: Option<Arc<Ports>>,
+    entries: KVec<Entry>,
+}
+
+global_lock! {
+    // SAFETY: `Ports::publish`, which the module calls first of all, initialises it.
+    unsafe(uninit) static GLOBAL: Mutex<Global> = Global { ports: None, entries: KVec::new() };
+}
+
+impl Ports {
+    /// Makes the list known to the operations that come without a device.
+    pub(crate) fn publish(namespaces: Pin<KBox<Namespaces<RxoNet>>>) -> Result<Published> {
+        // SAFETY: Called once, when the module is loaded, before anything else uses the lock.
+        #[expect(unsafe_code, reason = "statics can't be pinned and initialised otherwise")]
+        unsafe {
+            GLOBAL.init()
+        };
+        let this = Arc::new(Self { namespaces }, GFP_KERNEL)?;
+        GLOBAL.lock().ports = Some(this.clone());
+        Ok(Published(this))
+    }
+
+    fn get() -> Option<Arc<Self>> {
+        GLOBAL.lock().ports.clone()
+    }
+
+    /// Removes each device and waits for it.
+    pub(crate) fn remove_all(&self) {
+        loop {
+            let device = GLOBAL.lock().entries.first().map(|e| e.device.clone());
+            let Some(device) = device else {
+                break;
+            };
+            device.unregister();
+            // Whoever unregistered it took it off the list; if that was someone else, who may
+            // not be done with the list yet, this does no harm.
+            let mut global = GLOBAL.lock();
+            global.entries.retain(|e| !Arc::ptr_eq(&e.device, &device));
+        }
+    }
+
+    /// Takes a device off the list.
+    fn forget(&self, port: &Port) {
+        GLOBAL
+            .lock()
+            .entries
+            .retain(|e| !core::ptr::eq(&*e.port, port));
+    }
+
+    fn find(ifindex: u32, ns: &Arc<Namespace<RxoNet>>) -> Option<(Arc<Port>, Arc<DeviceHandle<Rxo>>)> {
+        GLOBAL
+            .lock()
+            .entries
+            .iter()
+            .find(|e| e.port.ifindex == ifindex && Arc::ptr_eq(&e.port.ns, ns))
+            .map(|e| (e.port.clone(), e.device.clone()))
+    }
+
+    fn namespace(&self, netdev: &NetDevice) -> Option<Arc<Namespace<RxoNet>>> {
+        netdev.with_net(|ns| self.namespaces.of(ns))
+    }
+}
+
+/// The list as the module holds it; unknown again when dropped.
+pub(crate) struct Published(Arc<Ports>);
+
+impl Published {
+    /// The list.
+    pub(crate) fn ports(&self) -> &Arc<Ports> {
+        &self.0
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        let ports = GLOBAL.lock().ports.take();
+        drop(ports);
+    }
+}
+
+/// Follows what happens to network devices.
+pub(crate) struct Watcher(pub(crate) Arc<Ports>);
+
+impl NetEvents for Watcher {
+    fn event(&self, netdev: &NetDevice, event: NetEvent) {
+        let Some((port, device)) = self
+            .0
+            .namespace(netdev)
+            .and_then(|ns| Ports::find(netdev.ifindex(), &ns))
+        else {
+            return;
+        };
+        match event {
+            NetEvent::Unregister => {
+                port.detach();
+                device.unregister_later();
+            }
+            NetEvent::Up | NetEvent::Down | NetEvent::Change => {
+                device.port_event(match port.state() {
+                    PortState::Active => PortEvent::Active,
+                    PortState::Polling | PortState::Disabled => PortEvent::Error,
+                });
+            }
+            _ => (),
+        }
+    }
+}
+
+/// `rdma link add NAME type rxo netdev DEV`.
+pub(crate) struct Links;
+
+impl LinkOps for Links {
+    const TYPE: &'static CStr = c"rxo";
+
+    /// # Errors
+    ///
+    /// `EINVAL` for a network device that is not Ethernet, or a VLAN (use its GIDs on the device
+    /// below); `EEXIST` if it has a device already; `EADDRINUSE` if another driver has the UDP port.
+    fn new_link(name: &CStr, netdev: &NetDevice) -> Result {
+        let ports = Ports::get().ok_or(ENODEV)?;
+        if netdev.kind() != DevKind::Ether || netdev.is_loopback() || netdev.is_vlan() {
+            return Err(EINVAL);
+        }
+        let ns = ports.namespace(netdev).ok_or(ENODEV)?;
+        if Ports::find(netdev.ifindex(), &ns).is_some() {
+            return Err(EEXIST);
+        }
+        let name = CString::try_from(name)?;
+        let port = Port::new(netdev, ns.clone())?;
+        switch::plug(&ns, &port)?;
+        let added = add(&name, netdev, &port);
+        if added.is_err() {
+            port.unregistered();
+        }
+        added
+    }
+}
+
+/// Adds a device to the list and registers it.
+fn add(name: &CStr, netdev: &NetDevice, port: &Arc<Port>) -> Result {
+    let builder = DeviceBuilder::<Rxo>::new(netdev, port.guid, b"rxo", port.clone())?;
+    let device = Arc::new(builder.handle(), GFP_KERNEL)?;
+    *port.device.lock() = Some(device.clone());
+    // On the list before it is registered: the network device may go at any time.
+    GLOBAL.lock().entries.push(
+        Entry {
+            port: port.clone(),
+            device: device.clone(),
+        },
+        GFP_KERNEL,
+    )?;
+    builder.register(name)?;
+    if port.netdev().is_none() {
+        device.unregister();
+        return Err(ENODEV);
+    }
+    Ok(())
+}

@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs: each operation of the core, as rxo does it.
+
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
+};
+use net::NetDevice;
+use rdma::{
+    access,
+    cap,
+    AhAttr,
+    Context,
+    Cq,
+    CqNotify,
+    CqTarget,
+    Device,
+    DeviceAttr,
+    DmaMemory,
+    Pd,
+    PortAttr,
+    Provider,
+    Qp,
+    QpAttrs,
+    QpCap,
+    QpInit,
+    QpKind,
+    QpTarget,
+    RecvWrs,
+    SendWrs,
+    StatDescs,
+    Udata,
+    Umem,
+    WcSlots, //
+};
+use rxo_transport::{
+    verbs::MAX_MSG_LEN,
+    Counter,
+    Mtu, //
+};
+
+use crate::{
+    abi::{
+        self,
+        CreateAhReply,
+        CreateCqReply,
+        CreateQpReply, //
+    },
+    ah::{
+        AddressHandle,
+        Ah, //
+    },
+    cq::CompletionQueue,
+    limits::{
+        self,
+        Permit, //
+    },
+    mr::{
+        Domain,
+        Mr, //
+    },
+    port::{
+        Port,
+        AH_NUMBERS, //
+    },
+    qp::{
+        Parts,
+        QpHandle,
+        QueuePair, //
+    },
+    ring::Ring,
+    rq::RecvQueue,
+    sq::SendQueue,
+    stats::{
+        self,
+        Stat, //
+    },
+};
+
+/// The provider.
+pub(crate) struct Rxo;
+
+/// A consumer's protection domain.
+pub(crate) struct ProtectionDomain {
+    domain: Domain,
+    _permit: Permit,
+}
+
+/// A consumer's completion queue, with the ring offered to a process.
+pub(crate) struct CqHandle {
+    cq: Arc<CompletionQueue>,
+    _ring: Option<rdma::MmapEntry>,
+}
+
+/// A consumer's memory region, and the device that it belongs to.
+pub(crate) struct MrHandle {
+    mr: Arc<Mr>,
+    port: Arc<Port>,
+}
+
+/// Access flags that regions may have.
+const MR_ACCESS: u32 = access::LOCAL_WRITE
+    | access::REMOTE_WRITE
+    | access::REMOTE_READ
+    | access::REMOTE_ATOMIC
+    | access::OPTIONAL;
+
+impl Provider for Rxo {
+    const DRIVER_ID: u32 = abi::DRIVER_ID;
+    const ABI_VERSION: u32 = abi::ABI_VERSION;
+    const STATS: StatDescs = stats::DESCS;
+
+    fn module() -> &'static ThisModule {
+        kernel::module::this_module::<crate::RxoModule>()
+    }
+
+    type Device = Arc<Port>;
+    type Context = Arc<Port>;
+    type Pd = ProtectionDomain;
+    type Ah = Ah;
+    type Cq = CqHandle;
+    type Qp = QpHandle;
+    type Mr = MrHandle;
+
+    fn query_device(device: &Device<Self>) -> DeviceAttr {
+        DeviceAttr {
+            fw_ver: 1 << 32,
+            sys_image_guid: device.data().guid,
+            max_mr_size: u64::MAX,
+            page_size_cap: 0xffff_f000,
+            vendor_id: 0xff_ffff,
+            device_cap_flags: cap::BAD_PKEY_CNTR
+                | cap::BAD_QKEY_CNTR
+                | cap::PORT_ACTIVE_EVENT
+                | cap::SYS_IMAGE_GUID
+                | cap::RC_RNR_NAK_GEN,
+            max_qp: limits::MAX_QP,
+            max_qp_wr: limits::MAX_QP_WR,
+            max_send_sge: limits::MAX_SGE,
+            max_recv_sge: limits::MAX_SGE,
+            max_sge_rd: limits::MAX_SGE,
+            max_cq: limits::MAX_CQ,
+            max_cqe: limits::MAX_CQE,
+            max_mr: limits::MAX_MR,
+            max_pd: limits::MAX_PD,
+            max_qp_rd_atom: u32::from(limits::MAX_RD_ATOMIC),
+            max_res_rd_atom: u32::from(limits::MAX_RD_ATOMIC).saturating_mul(limits::MAX_QP),
+            max_qp_init_rd_atom: u32::from(limits::MAX_RD_ATOMIC),
+            atomic: true,
+            max_ah: limits::MAX_AH,
+            max_pkeys: 1,
+            local_ca_ack_delay: 15,
+        }
+    }
+
+    fn query_port(device: &Device<Self>) -> Result<PortAttr> {
+        let port = device.data();
+        let counter = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        Ok(PortAttr {
+            state: port.state(),
+            max_mtu: Mtu::Mtu4096 as u32,
+            active_mtu: port.mtu() as u32,
+            gid_tbl_len: limits::GID_TABLE_LEN,
+            pkey_tbl_len: 1,
+            max_msg_sz: MAX_MSG_LEN,
+            bad_pkey_cntr: counter(port.stats.get(Stat::RxBadPkey)),
+            qkey_viol_cntr: counter(port.stats.get_transport(Counter::DropQkey)),
+        })
+    }
+
+    fn netdev(device: &Device<Self>) -> Option<ARef<NetDevice>> {
+        device.data().netdev()
+    }
+
+    fn query_pkey(_device: &Device<Self>, index: u16) -> Result<u16> {
+        match index {
+            0 => Ok(limits::DEFAULT_PKEY),
+            _ => Err(EINVAL),
+        }
+    }
+
+    fn read_counter(device: &Device<Self>, index: usize) -> u64 {
+        device.data().stats.read(index)
+    }
+
+    fn firmware(_device: &Device<Self>) -> &'static CStr {
+        c"1.0.0"
+    }
+
+    fn alloc_context(device: &Device<Self>) -> Result<Arc<Port>> {
+        Ok(device.data().clone())
+    }
+
+    fn disassociate(_context: &Context<Self>) {
+        // The core destroys all of the process's objects after this; nothing that a process has
+        // mapped is memory of a device.
+    }
+
+    fn alloc_pd(device: &Device<Self>) -> Result<ProtectionDomain> {
+        let port = device.data();
+        Ok(ProtectionDomain {
+            _permit: Permit::take(&port.limits, |l| &l.pds)?,
+            domain: port.new_domain(),
+        })
+    }
+
+    /// # Errors
+    ///
+    /// `EINVAL` for a path without a local GID or between address families, `EINVAL` for room
+    /// for the answer that lacks the handle's number.
+    fn create_ah(pd: &Pd<Self>, attr: AhAttr, atomic: bool, udata: &Udata<'_>) -> Result<Ah> {
+        let port = pd.device::<Self>().data();
+        let flags = if atomic { GFP_ATOMIC } else { GFP_KERNEL };
+        let permit = Permit::take(&port.limits, |l| &l.ahs)?;
+        let handle = AddressHandle::new(attr.path, pd.data().domain, permit, flags)?;
+        if !udata.is_user() {
+            return Ok(Ah {
+                handle,
+                port: port.clone(),
+                number: None,
+            });
+        }
+        udata.expect_no_input()?;
+        if udata.reply_room() < size_of::<CreateAhReply>() {
+            return Err(EINVAL);
+        }
+        let slot = port.ahs.reserve_cyclic(AH_NUMBERS)?;
+        let ah_num = slot.id();
+        udata.reply(&CreateAhReply {
+            ah_num,
+            reserved: 0,
+        })?;
+        slot.fill(handle.clone())?;
+        Ok(Ah {
+            handle,
+            port: port.clone(),
+            number: Some(ah_num),
+        })
+    }
+
+    fn query_ah(ah: &rdma::Ah<Self>) -> AhAttr {
+        AhAttr {
+            path: ah.data().handle.path,
+        }
+    }
+
+    fn destroy_ah(ah: &rdma::Ah<Self>) {
+        let ah = ah.data();
+        if let Some(number) = ah.number {
+            ah.port.ahs.remove(number);
+        }
+    }
+
+    /// # Errors
+    ///
+    /// `EINVAL` for more entries than `max_cqe` or none.
+    fn create_cq(
+        device: &Device<Self>,
+        context: Option<&Context<Self>>,
+        target: CqTarget,
+        cqe: u32,
+        udata: &Udata<'_>,
+    ) -> Result<(CqHandle, u32)> {
+        if cqe == 0 || cqe > limits::MAX_CQE {
+            return Err(EINVAL);
+        }
+        let permit = Permit::take(&device.data().limits, |l| &l.cqs)?;
+        let Some(context) = context else {
+            let cq = CompletionQueue::kernel(target, cqe, permit)?;
+            return Ok((CqHandle { cq, _ring: None }, cqe));
+        };
+        if udata.reply_room() < size_of::<CreateCqReply>() {
+            return Err(EINVAL);
+        }
+        let ring = Ring::new(cqe, rdma::Wc::USER_LEN)?;
+        let capacity = ring.capacity();
+        let (entry, mi) = ring.map(context)?;
+        let cq = CompletionQueue::user(target, ring, permit)?;
+        udata.reply(&CreateCqReply { mi })?;
+        Ok((
+            CqHandle {
+                cq,
+                _ring: Some(entry),
+            },
+            capacity,
+        ))
+    }
+
+    fn destroy_cq(_cq: &Cq<Self>) {
+        // Its queue pairs are gone, and the last of their completions with them.
+    }
+
+    fn poll_cq(cq: &Cq<Self>, slots: &mut WcSlots<'_>) {
+        cq.data().cq.poll(slots);
+    }
+
+    fn req_notify_cq(cq: &Cq<Self>, what: CqNotify) -> Result<bool> {
+        Ok(cq.data().cq.arm(what))
+    }
+
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for a type or flag that isn't supported and for shared receive queues;
+    /// `EINVAL` for sizes above the device's limits; `EBUSY` for a second QP 1.
+    fn create_qp(
+        pd: &Pd<Self>,
+        context: Option<&Context<Self>>,
+        target: QpTarget,
+        init: &mut QpInit<'_, Self>,
+        udata: &Udata<'_>,
+    ) -> Result<(QpHandle, u32)> {
+        let port = pd.device::<Self>().data();
+        let kind = init.kind().ok_or(EOPNOTSUPP)?;
+        if init.has_create_flags() || init.has_srq() {
+            return Err(EOPNOTSUPP);
+        }
+        let send_cq = init.send_cq().ok_or(EINVAL)?.data().cq.clone();
+        let recv_cq = init.recv_cq().ok_or(EINVAL)?.data().cq.clone();
+        let asked = init.cap();
+        check_cap(&asked)?;
+        let permit = Permit::take(&port.limits, |l| &l.qps)?;
+
+        // What a slot has room for may be used either way.
+        let list = (asked.max_send_sge as usize).max(1) * abi::SGE_LEN;
+        let tail = list.max(asked.max_inline_data as usize);
+        let send_sge = (asked.max_send_sge as usize).max(1);
+        let recv_sge = (asked.max_recv_sge as usize).max(1);
+        let inline = if context.is_some() { tail } else { 0 };
+        let mut given = QpCap {
+            max_send_sge: send_sge as u32,
+            max_recv_sge: recv_sge as u32,
+            max_inline_data: inline as u32,
+            ..asked
+        };
+
+        let (sq, sq_slots, rq, rings, reply) = match context {
+            None => {
+                let slots = asked.max_send_wr.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
+                (
+                    SendQueue::new(None, slots, send_sge, 0)?,
+                    slots,
+                    RecvQueue::kernel(asked.max_recv_wr as usize, recv_sge)?,
+                    None,
+                    None,
+                )
+            }
+            Some(context) => {
+                if udata.reply_room() < size_of::<CreateQpReply>() {
+                    return Err(EINVAL);
+                }
+                let send_ring = Ring::new(asked.max_send_wr, abi::SEND_HEAD + tail)?;
+                let recv_ring =
+                    Ring::new(asked.max_recv_wr, abi::RECV_HEAD + recv_sge * abi::SGE_LEN)?;
+                given.max_send_wr = send_ring.capacity();
+                given.max_recv_wr = recv_ring.capacity();
+                let slots = send_ring.slots();
+                let (sq_entry, sq) = send_ring.map(context)?;
+                let (rq_entry, rq) = recv_ring.map(context)?;
+                (
+                    SendQueue::new(Some(send_ring), slots, send_sge, inline)?,
+                    slots,
+                    RecvQueue::user(recv_ring, recv_sge)?,
+                    Some([sq_entry, rq_entry]),
+                    Some(CreateQpReply { rq, sq }),
+                )
+            }
+        };
+        let slot = match kind {
+            QpKind::Gsi => None,
+            _ => Some(port.ns.switch.reserve()?),
+        };
+        let number = slot.as_ref().map_or(1, |s| s.id());
+        let qp = QueuePair::new(Parts {
+            number,
+            kind,
+            port: port.clone(),
+            domain: pd.data().domain,
+            cap: given,
+            signal_all: init.signal_all(),
+            user: context.is_some(),
+            send_cq,
+            recv_cq,
+            target,
+            sq,
+            sq_slots,
+            rq,
+            permit,
+        })?;
+        if let Some(reply) = &reply {
+            udata.reply(reply)?;
+        }
+        match slot {
+            Some(slot) => {
+                slot.fill(qp.clone())?;
+            }
+            None => port.set_gsi(Some(qp.clone()))?,
+        }
+        init.set_cap(given);
+        Ok((QpHandle { qp, _rings: rings }, number))
+    }
+
+    fn modify_qp(qp: &Qp<Self>, attrs: &QpAttrs) -> Result {
+        QueuePair::modify(qp.data().qp.as_arc_borrow(), attrs)
+    }
+
+    fn query_qp(qp: &Qp<Self>) -> (QpAttrs, QpCap, bool) {
+        qp.data().qp.query()
+    }
+
+    fn destroy_qp(qp: &Qp<Self>) {
+        let qp = &qp.data().qp;
+        match qp.kind {
+            QpKind::Gsi => {
+                // Clearing does not fail.
+                let _ = qp.port.set_gsi(None);
+            }
+            _ => qp.port.ns.switch.remove(qp.number),
+        }
+        qp.shut_down();
+    }
+
+    fn post_send(qp: &Qp<Self>, wrs: &mut SendWrs<'_, Self>) -> Result {
+        let qp = qp.data().qp.as_arc_borrow();
+        if qp.is_user() {
+            QueuePair::doorbell(qp)
+        } else {
+            QueuePair::post_send(qp, wrs)
+        }
+    }
+
+    fn post_recv(qp: &Qp<Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        QueuePair::post_recv(qp.data().qp.as_arc_borrow(), wrs)
+    }
+
+    fn get_dma_mr(pd: &Pd<Self>, access: u32, memory: DmaMemory) -> Result<MrHandle> {
+        let port = pd.device::<Self>().data();
+        let mr = port
+            .regions
+            .add_kernel(&port.limits, pd.data().domain, access, memory)?;
+        Ok(MrHandle {
+            mr,
+            port: port.clone(),
+        })
+    }
+
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for access flags that aren't supported; else as [`Umem::pin`] has it.
+    fn reg_user_mr(
+        pd: &Pd<Self>,
+        start: u64,
+        length: u64,
+        iova: u64,
+        access: u32,
+        udata: &Udata<'_>,
+    ) -> Result<MrHandle> {
+        udata.expect_no_input()?;
+        if access & !MR_ACCESS != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let device = pd.device::<Self>();
+        let port = device.data();
+        let umem = Umem::pin::<Self>(device, start, length, access)?;
+        let mr = port
+            .regions
+            .add_user(&port.limits, pd.data().domain, access, iova, umem)?;
+        Ok(MrHandle {
+            mr,
+            port: port.clone(),
+        })
+    }
+
+    fn mr_keys(mr: &MrHandle) -> (u32, u32) {
+        (mr.mr.key(), mr.mr.key())
+    }
+
+    fn dereg_mr(mr: &rdma::Mr<Self>) {
+        let MrHandle { mr, port } = mr.data();
+        port.regions.remove(mr);
+    }
+
+    fn unregistered(device: &Device<Self>) {
+        device.data().unregistered();
+    }
+}
+
+/// Checks the sizes asked for against the device's limits.
+fn check_cap(cap: &QpCap) -> Result {
+    let fits = cap.max_send_wr <= limits::MAX_QP_WR
+        && cap.max_recv_wr <= limits::MAX_QP_WR
+        && cap.max_send_sge <= limits::MAX_SGE
+        && cap.max_recv_sge <= limits::MAX_SGE
+        && cap.max_inline_data <= limits::MAX_INLINE;
+    fits.then_some(()).ok_or(EINVAL)
+}

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs: the transport's state and its surroundings under one lock.
+//!
+//! Whoever comes by (a doorbell, a packet, the timer, a modification) takes the lock, lets the
+//! transport do what is due, sends what it wants sent, arms the timer for its next deadline, and
+//! makes the calls to consumers after the lock has been released.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+use net::IpAddr;
+use rdma::{
+    access,
+    MmapEntry,
+    Path,
+    QpAttrs,
+    QpCap,
+    QpKind,
+    QpTarget,
+    RecvWrs,
+    SendWrs, //
+};
+use rxo_transport::{
+    psn::Psn,
+    time::Instant,
+    wire::Parsed,
+    Access,
+    Mtu,
+    PostError,
+    Qp,
+    QpAttr,
+    QpState,
+    QpType,
+    Resource,
+    SendSlot,
+    WcStatus, //
+};
+use softirq::{
+    new_bh_spinlock,
+    BhSpinLock,
+    DeadlineTimer,
+    Gate,
+    HasDeadline, //
+};
+
+use crate::{
+    ah::Ends,
+    cq::CompletionQueue,
+    host::{
+        Host,
+        Packet,
+        Pending, //
+    },
+    limits::{
+        Permit,
+        DEFAULT_PKEY,
+        MAX_RD_ATOMIC, //
+    },
+    mr::Domain,
+    port::Port,
+    provider::Rxo,
+    rq::RecvQueue,
+    sq::SendQueue,
+    stats::Stat,
+    tx::{
+        self,
+        Way, //
+    },
+};
+
+/// Packets that one visit to a queue pair sends before it lets others have the CPU.
+const BUDGET: u32 = 512;
+/// A visit with more to do comes back after this many nanoseconds.
+const YIELD_NS: u64 = 10_000;
+/// How often a queue pair in error looks for receives that a process posted since: nothing tells.
+const FLUSH_POLL_NS: u64 = 50_000_000;
+
+/// What the lock protects.
+struct Inner {
+    qp: Qp<Host>,
+    host: Host,
+    /// The way to the connected peer, of RC and UC.
+    way: Option<Way>,
+    path: Option<Path>,
+    ip_id: u16,
+}
+
+/// A queue pair.
+#[pin_data]
+pub(crate) struct QueuePair {
+    pub(crate) number: u32,
+    pub(crate) kind: QpKind,
+    pub(crate) port: Arc<Port>,
+    domain: Domain,
+    cap: QpCap,
+    signal_all: bool,
+    user: bool,
+    send_cq: Arc<CompletionQueue>,
+    recv_cq: Arc<CompletionQueue>,
+    target: QpTarget,
+    #[pin]
+    gate: Gate,
+    #[pin]
+    timer: DeadlineTimer<QueuePair>,
+    #[pin]
+    inner: BhSpinLock<Inner>,
+    _permit: Permit,
+}
+
+/// What a queue pair is made of.
+pub(crate) struct Parts {
+    pub(crate) number: u32,
+    pub(crate) kind: QpKind,
+    pub(crate) port: Arc<Port>,
+    pub(crate) domain: Domain,
+    pub(crate) cap: QpCap,
+    pub(crate) signal_all: bool,
+    pub(crate) user: bool,
+    pub(crate) send_cq: Arc<CompletionQueue>,
+    pub(crate) recv_cq: Arc<CompletionQueue>,
+    pub(crate) target: QpTarget,
+    pub(crate) sq: SendQueue,
+    pub(crate) sq_slots: u32,
+    pub(crate) rq: RecvQueue,
+    pub(crate) permit: Permit,
+}
+
+/// The queue pair of a consumer, with the rings offered to a process.
+pub(crate) struct QpHandle {
+    pub(crate) qp: Arc<QueuePair>,
+    pub(crate) _rings: Option<[MmapEntry; 2]>,
+}
+
+/// Tells whether packets of this kind go where each work request says.
+pub(crate) fn is_datagram(kind: QpKind) -> bool {
+    matches!(kind, QpKind::Ud | QpKind::Gsi)
+}
+
+fn transport_type(kind: QpKind) -> QpType {
+    match kind {
+        QpKind::Rc => QpType::Rc,
+        QpKind::Uc => QpType::Uc,
+        QpKind::Ud => QpType::Ud,
+        QpKind::Gsi => QpType::Gsi,
+    }
+}
+
+fn vec_of<T>(n: usize, mut f: impl FnMut() -> T) -> Result<KVVec<T>> {
+    let mut v = KVVec::with_capacity(n, GFP_KERNEL)?;
+    for _ in 0..n {
+        v.push(f(), GFP_KERNEL)?;
+    }
+    Ok(v)
+}
+
+fn now() -> Instant {
+    Instant::from_nanos(softirq::now_ns())
+}
+
+impl QueuePair {
+    /// Makes a queue pair in RESET.
+    pub(crate) fn new(p: Parts) -> Result<Arc<Self>> {
+        let slots = vec_of(p.sq_slots as usize, SendSlot::default)?;
+        let resources = if p.kind == QpKind::Rc {
+            vec_of(usize::from(MAX_RD_ATOMIC), Resource::default)?
+        } else {
+            KVVec::new()
+        };
+        let mut qp = Qp::new(
+            transport_type(p.kind),
+            p.number,
+            slots,
+            resources,
+            p.signal_all,
+            false,
+        );
+        qp.set_pkey(DEFAULT_PKEY);
+        let host = Host {
+            port: p.port.clone(),
+            domain: p.domain,
+            number: p.number,
+            target: p.target.clone(),
+            send_cq: p.send_cq.clone(),
+            recv_cq: p.recv_cq.clone(),
+            sq: p.sq,
+            rq: p.rq,
+            packet: None,
+            pending: Pending::default(),
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                number: p.number,
+                kind: p.kind,
+                port: p.port,
+                domain: p.domain,
+                cap: p.cap,
+                signal_all: p.signal_all,
+                user: p.user,
+                send_cq: p.send_cq,
+                recv_cq: p.recv_cq,
+                target: p.target,
+                gate <- Gate::new(),
+                timer <- DeadlineTimer::new(),
+                inner <- new_bh_spinlock!(Inner {
+                    qp,
+                    host,
+                    way: None,
+                    path: None,
+                    // CAST: any 16 bits.
+                    ip_id: net::random_u32() as u16,
+                }, "QueuePair::inner"),
+                _permit: p.permit,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Visits the queue pair: see the module's documentation. Any context.
+    ///
+    /// `None` if the queue pair is being destroyed.
+    fn visit<R>(
+        this: ArcBorrow<'_, Self>,
+        f: impl FnOnce(&mut Inner, Instant) -> R,
+    ) -> Option<R> {
+        let _pass = this.gate.enter()?;
+        let (ret, pending) = {
+            let mut guard = this.inner.lock();
+            let inner = &mut *guard;
+            let now = now();
+            let ret = f(inner, now);
+            let again = this.transmit(inner, now);
+            if inner.host.pending.overran() {
+                // The consumer lost a completion, so it can't make sense of those that follow.
+                inner.fail(now);
+            }
+            this.arm(this, inner, again);
+            (ret, core::mem::take(&mut inner.host.pending))
+        };
+        pending.deliver(&this.send_cq, &this.recv_cq, &this.target);
+        Some(ret)
+    }
+
+    /// Sends what the transport wants sent; tells when to come back for more.
+    fn transmit(&self, inner: &mut Inner, now: Instant) -> Option<u64> {
+        if softirq::irqs_disabled() {
+            // The network stack can't be entered: the timer's softirq can.
+            return Some(now.as_nanos());
+        }
+        let mut left = BUDGET;
+        while left > 0 {
+            let burst = inner.qp.poll_transmit(now, left, &mut inner.host)?;
+            left = left.saturating_sub(burst.count);
+            let result = inner.send(&burst, self.number);
+            inner.qp.sent(now, &burst, result, &mut inner.host);
+        }
+        Some(now.as_nanos().saturating_add(YIELD_NS))
+    }
+
+    /// Arms the timer for the next thing that time brings.
+    fn arm(&self, this: ArcBorrow<'_, Self>, inner: &Inner, again: Option<u64>) {
+        let mut at = inner.qp.deadline().map(Instant::as_nanos);
+        if self.user && inner.qp.state() == QpState::Err {
+            at = earlier(at, Some(softirq::now_ns().saturating_add(FLUSH_POLL_NS)));
+        }
+        match earlier(at, again) {
+            Some(at) => self.timer.arm(this, at),
+            None => self.timer.disarm(),
+        }
+    }
+
+    /// Takes a packet that was addressed to this queue pair and found intact.
+    pub(crate) fn receive(this: ArcBorrow<'_, Self>, parsed: &Parsed, packet: Packet) {
+        Self::visit(this, |inner, now| {
+            let stats = &inner.host.port.stats;
+            if let Some(way) = &inner.way {
+                // A connection has one peer (9.6.1.2, C9-54).
+                if packet.buf.saddr() != way.ends.remote || packet.buf.daddr() != way.ends.local {
+                    stats.count(Stat::RxWrongAddress);
+                    return;
+                }
+            }
+            if parsed.headers.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff {
+                stats.count(Stat::RxBadPkey);
+                return;
+            }
+            inner.host.packet = Some(packet);
+            inner.qp.on_packet(now, parsed, &mut inner.host);
+            inner.host.packet = None;
+        });
+    }
+
+    /// A process has posted sends in its ring, or receives that are to be flushed.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` in a state that takes no sends.
+    pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
+        let datagrams = is_datagram(this.kind);
+        Self::visit(this, |inner, now| {
+            // No more than a ring holds, whatever the process does to its index meanwhile.
+            for _ in 0..=this.cap.max_send_wr {
+                let Some(mut p) = inner
+                    .host
+                    .sq
+                    .pull(&this.port, this.domain, datagrams)
+                else {
+                    break;
+                };
+                loop {
+                    match inner.qp.post_send(now, p.wqe, &mut inner.host) {
+                        Ok(_) => break,
+                        // Its own work requests are all the process can fill the queue with:
+                        // it wrote an index that isn't true. They wait for room.
+                        Err(PostError::Full) => return Ok(()),
+                        Err(PostError::State) => return Err(EINVAL),
+                        Err(_) => {
+                            if inner.host.sq.is_spoiled() {
+                                return Err(EINVAL);
+                            }
+                            inner.host.port.stats.count(Stat::WqeInvalid);
+                            inner.host.sq.spoil(&mut p.wqe, WcStatus::LocQpOpErr);
+                        }
+                    }
+                }
+                inner.host.sq.accepted();
+            }
+            Ok(())
+        })
+        .unwrap_or(Err(ENODEV))
+    }
+
+    /// Posts sends of a kernel consumer.
+    pub(crate) fn post_send(
+        this: ArcBorrow<'_, Self>,
+        wrs: &mut SendWrs<'_, Rxo>,
+    ) -> Result {
+        let datagrams = is_datagram(this.kind);
+        Self::visit(this, |inner, now| {
+            for wr in wrs {
+                let p = inner.host.sq.prepare(&wr, this.domain, datagrams)?;
+                match inner.qp.post_send(now, p.wqe, &mut inner.host) {
+                    Ok(_) => inner.host.sq.accepted(),
+                    Err(PostError::Full) => return Err(ENOMEM),
+                    Err(_) => return Err(EINVAL),
+                }
+            }
+            Ok(())
+        })
+        .unwrap_or(Err(ENODEV))
+    }
+
+    /// Posts receives of a kernel consumer.
+    pub(crate) fn post_recv(this: ArcBorrow<'_, Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        Self::visit(this, |inner, _| {
+            if inner.qp.state() == QpState::Reset {
+                return Err(EINVAL);
+            }
+            for wr in wrs {
+                inner.host.rq.post(&wr)?;
+            }
+            inner.qp.flush_recv(&mut inner.host);
+            Ok(())
+        })
+        .unwrap_or(Err(ENODEV))
+    }
+
+    /// Modifies attributes and state.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a transition that isn't, a missing or superfluous attribute, or a value out
+    /// of range; `EOPNOTSUPP` for path migration and for new queue sizes.
+    pub(crate) fn modify(this: ArcBorrow<'_, Self>, a: &QpAttrs) -> Result {
+        if a.cap {
+            return Err(EOPNOTSUPP);
+        }
+        let path = match a.path {
+            None => None,
+            // A path without a local GID is none (GRH is mandatory, A17.4.5).
+            Some(path) => Some(path.ok_or(EINVAL)?),
+        };
+        let ends = path.as_ref().map(Ends::of).transpose()?;
+        let mtu = a
+            .path_mtu
+            .map(|m| Mtu::from_value(m).ok_or(EINVAL))
+            .transpose()?;
+        let in_range = a.port.is_none_or(|p| p == 1)
+            && a.pkey_index.is_none_or(|i| i == 0)
+            && a.max_rd_atomic.is_none_or(|n| n <= MAX_RD_ATOMIC)
+            && a.max_dest_rd_atomic.is_none_or(|n| n <= MAX_RD_ATOMIC)
+            && path.is_none_or(|p| p.port == 1 && !is_multicast(&p.dgid))
+            && mtu.is_none_or(|m| m <= this.port.mtu());
+        if !in_range {
+            return Err(EINVAL);
+        }
+        let attr = QpAttr {
+            state: a.state.map(state).transpose()?,
+            cur_state: a.cur_state.map(state).transpose()?,
+            en_sqd_async_notify: a.en_sqd_async_notify,
+            access: a.access_flags.map(remote_access),
+            pkey_index: a.pkey_index,
+            // CAST: it is 1.
+            port: a.port.map(|p| p as u8),
+            qkey: a.qkey,
+            path: path.is_some(),
+            path_mtu: mtu,
+            timeout: a.timeout,
+            retry_cnt: a.retry_cnt,
+            rnr_retry: a.rnr_retry,
+            rq_psn: a.rq_psn.map(Psn::new),
+            max_rd_atomic: a.max_rd_atomic,
+            max_dest_rd_atomic: a.max_dest_rd_atomic,
+            alt_path: a.alt_path,
+            path_mig_state: false,
+            min_rnr_timer: a.min_rnr_timer,
+            sq_psn: a.sq_psn.map(Psn::new),
+            dest_qpn: a.dest_qpn,
+        };
+        let port_mtu = this.port.mtu();
+        Self::visit(this, |inner, now| {
+            inner
+                .qp
+                .modify(now, &attr, &mut inner.host)
+                .map_err(|_| EINVAL)?;
+            inner.qp.set_port_mtu(port_mtu);
+            if inner.qp.state() == QpState::Reset {
+                inner.host.sq.reset();
+                inner.host.rq.reset();
+                inner.way = None;
+                inner.path = None;
+            }
+            if let (Some(path), Some(ends)) = (path, ends) {
+                if !is_datagram(this.kind) {
+                    let remote = inner.qp.query().dest_qpn.unwrap_or(0);
+                    inner.way = Some(Way::new(&path, ends, this.number, remote));
+                }
+                inner.path = Some(path);
+            }
+            Ok(())
+        })
+        .unwrap_or(Err(ENODEV))
+    }
+
+    /// Tells whether a process owns it, else the kernel.
+    pub(crate) fn is_user(&self) -> bool {
+        self.user
+    }
+
+    /// Returns attributes and sizes.
+    pub(crate) fn query(&self) -> (QpAttrs, QpCap, bool) {
+        let inner = self.inner.lock();
+        let a = inner.qp.query();
+        let attrs = QpAttrs {
+            state: a.state.map(|s| s as u32),
+            cur_state: a.state.map(|s| s as u32),
+            en_sqd_async_notify: a.en_sqd_async_notify,
+            sq_draining: inner.qp.status().sq_draining,
+            access_flags: a.access.map(|a| a.bits()),
+            pkey_index: a.pkey_index,
+            port: a.port.map(u32::from),
+            qkey: a.qkey,
+            path: inner.path.map(Some),
+            path_mtu: a.path_mtu.map(|m| m as u32),
+            timeout: a.timeout,
+            retry_cnt: a.retry_cnt,
+            rnr_retry: a.rnr_retry,
+            rq_psn: a.rq_psn.map(Psn::get),
+            max_rd_atomic: a.max_rd_atomic,
+            alt_path: false,
+            min_rnr_timer: a.min_rnr_timer,
+            sq_psn: a.sq_psn.map(Psn::get),
+            max_dest_rd_atomic: a.max_dest_rd_atomic,
+            cap: true,
+            dest_qpn: a.dest_qpn,
+            other: false,
+        };
+        (attrs, self.cap, self.signal_all)
+    }
+
+    /// The device goes: everything outstanding fails.
+    pub(crate) fn fail(this: ArcBorrow<'_, Self>) {
+        Self::visit(this, |inner, now| inner.fail(now));
+    }
+
+    /// Takes the queue pair out of service: nothing happens on it when this returns. May sleep.
+    pub(crate) fn shut_down(&self) {
+        self.gate.close();
+        self.timer.shutdown();
+        // What holds other objects goes now, whoever may still hold this one.
+        let mut inner = self.inner.lock();
+        inner.way = None;
+        inner.host.sq.reset_slots();
+    }
+}
+
+impl Inner {
+    /// Puts the queue pair into ERR.
+    fn fail(&mut self, now: Instant) {
+        let attr = QpAttr {
+            state: Some(QpState::Err),
+            ..QpAttr::default()
+        };
+        // ERR can be entered from each state but RESET, which has nothing to flush.
+        let _ = self.qp.modify(now, &attr, &mut self.host);
+    }
+
+    /// Sends a burst on the way that it has to take.
+    fn send(&mut self, burst: &rxo_transport::Burst, number: u32) -> Result<(), WcStatus> {
+        let Self {
+            qp,
+            host,
+            way,
+            ip_id,
+            ..
+        } = self;
+        if let Some(way) = way {
+            return tx::send_burst(qp, host, way, ip_id, burst);
+        }
+        let slot = burst.slot().ok_or(WcStatus::LocQpOpErr)?;
+        let ah = host.sq.ah(slot).ok_or(WcStatus::LocQpOpErr)?;
+        let to = qp.wqe(slot).and_then(|w| w.ud).map_or(0, |ud| ud.qpn);
+        let mut way = Way::new(&ah.path, ah.ends, number, to);
+        tx::send_burst(qp, host, &mut way, ip_id, burst)
+    }
+}
+
+impl HasDeadline for QueuePair {
+    fn expired(this: ArcBorrow<'_, Self>) {
+        Self::visit(this, |inner, now| {
+            if inner.qp.deadline().is_some_and(|d| d <= now) {
+                inner.qp.on_deadline(now, &mut inner.host);
+            }
+            inner.qp.flush_recv(&mut inner.host);
+        });
+    }
+}
+
+fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn state(value: u32) -> Result<QpState> {
+    QpState::from_value(value).ok_or(EINVAL)
+}
+
+/// The rights that peers are given; local ones mean nothing to a queue pair.
+fn remote_access(flags: u32) -> Access {
+    Access::from_bits(flags & (access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC))
+}
+
+fn is_multicast(gid: &[u8; 16]) -> bool {
+    match crate::ah::address(gid) {
+        IpAddr::V4([a, ..]) => a & 0xf0 == 0xe0,
+        IpAddr::V6([a, ..]) => a == 0xff,
+    }
+}

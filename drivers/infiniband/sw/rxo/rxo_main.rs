@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! rxo: RDMA over Converged Ethernet version 2 in software.
+//!
+//! The provider: verbs objects, rings, memory keys, ports. What the packets mean is decided by
+//! the `rxo_transport` crate; what touches the kernel is behind the `rdma`, `net` and `softirq`
+//! crates.
+//!
+//! Lock order: a queue pair, then a completion queue. Neither is held while a consumer is told
+//! of completions or events, which may post again at once.
+
+#![deny(unsafe_code)]
+
+use kernel::prelude::*;
+
+mod abi;
+mod ah;
+mod cq;
+mod host;
+mod limits;
+mod mr;
+mod port;
+mod provider;
+mod qp;
+mod ring;
+mod rq;
+mod sq;
+mod stats;
+mod switch;
+mod tx;
+
+use crate::{
+    port::{
+        Links,
+        Ports,
+        Published,
+        Watcher, //
+    },
+    switch::RxoNet, //
+};
+
+module! {
+    type: RxoModule,
+    name: "rxo",
+    authors: ["The rxo developers"],
+    description: "RDMA over Ethernet (RoCEv2) in software",
+    license: "GPL",
+    alias: ["rdma-link-rxo"],
+}
+
+net::impl_per_net!(RxoNet);
+
+/// What is registered with the kernel while the module is loaded.
+///
+/// Dropped from the top: first no device can be added, then the devices go, and only then the
+/// namespaces that they live in.
+struct RxoModule {
+    links: Option<Pin<KBox<rdma::LinkRegistration<Links>>>>,
+    notifier: Option<Pin<KBox<net::NotifierRegistration<Watcher>>>>,
+    published: Published,
+}
+
+impl kernel::Module for RxoModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let namespaces = KBox::pin_init(net::Namespaces::<RxoNet>::new(), GFP_KERNEL)?;
+        let published = Ports::publish(namespaces)?;
+        let notifier = KBox::pin_init(
+            net::NotifierRegistration::new(Watcher(published.ports().clone())),
+            GFP_KERNEL,
+        )?;
+        let links = KBox::pin_init(rdma::LinkRegistration::new(), GFP_KERNEL)?;
+        Ok(Self {
+            links: Some(links),
+            notifier: Some(notifier),
+            published,
+        })
+    }
+}
+
+impl Drop for RxoModule {
+    fn drop(&mut self) {
+        drop(self.links.take());
+        self.published.ports().remove_all();
+        drop(self.notifier.take());
+    }
+}

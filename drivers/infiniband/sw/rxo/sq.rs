@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Send queues: work requests are copied once, checked, and kept until they complete.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    send_flags,
+    wr_opcode,
+    SendWr,
+    Sge, //
+};
+use rxo_transport::{
+    verbs::MAX_MSG_LEN,
+    SendFlags,
+    SendOp,
+    SendWqe,
+    UdDest,
+    WcStatus, //
+};
+
+use crate::{
+    abi::{
+        self,
+        Fields, //
+    },
+    ah::AddressHandle,
+    mr::Domain,
+    port::Port,
+    provider::Rxo,
+    ring::Ring,
+    stats::Stat, //
+};
+
+/// What is kept of a work request besides what the transport keeps.
+#[derive(Default)]
+struct Slot {
+    num_sge: usize,
+    inline_len: usize,
+    /// Why it can't be carried out: it fails when its turn comes.
+    fault: Option<WcStatus>,
+    ah: Option<Arc<AddressHandle>>,
+}
+
+/// Where the data of a work request lies.
+pub(crate) enum Data<'a> {
+    /// In the memory of a list.
+    List(&'a [Sge]),
+    /// In the work request.
+    Inline(&'a [u8]),
+}
+
+/// A ring that a process fills.
+struct Posts {
+    ring: Ring,
+    /// The next work request to copy.
+    next: u32,
+    /// The oldest that has not completed.
+    oldest: u32,
+    /// A work request is copied here once.
+    scratch: KVVec<u8>,
+}
+
+/// A send queue.
+pub(crate) struct SendQueue {
+    posts: Option<Posts>,
+    /// The transport's slots are as many, and used in the same order.
+    slots: KVVec<Slot>,
+    sges: KVVec<Sge>,
+    inline: KVVec<u8>,
+    max_sge: usize,
+    max_inline: usize,
+    /// The slot that the next work request goes to.
+    next_slot: u32,
+}
+
+/// A work request ready for the transport, its data already in the slot that it will get.
+pub(crate) struct Prepared {
+    pub(crate) wqe: SendWqe,
+}
+
+impl SendQueue {
+    /// A queue of `slots` work requests, on a process's ring or for a kernel consumer.
+    pub(crate) fn new(
+        ring: Option<Ring>,
+        slots: u32,
+        max_sge: usize,
+        max_inline: usize,
+    ) -> Result<Self> {
+        let count = slots as usize;
+        let mut list = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            list.push(Slot::default(), GFP_KERNEL)?;
+        }
+        let posts = match ring {
+            None => None,
+            Some(ring) => {
+                let tail = (max_sge * abi::SGE_LEN).max(max_inline);
+                Some(Posts {
+                    ring,
+                    next: 0,
+                    oldest: 0,
+                    scratch: KVVec::from_elem(0, abi::SEND_HEAD + tail, GFP_KERNEL)?,
+                })
+            }
+        };
+        Ok(Self {
+            posts,
+            slots: list,
+            sges: KVVec::from_elem(Sge::default(), count * max_sge, GFP_KERNEL)?,
+            inline: KVVec::from_elem(0, count * max_inline, GFP_KERNEL)?,
+            max_sge,
+            max_inline,
+            next_slot: 0,
+        })
+    }
+
+    /// Forgets everything posted; slots are used from the first on again.
+    pub(crate) fn reset(&mut self) {
+        if let Some(posts) = &mut self.posts {
+            posts.next = posts.ring.producer();
+            posts.oldest = posts.next;
+            posts.ring.show_consumer(posts.oldest);
+        }
+        self.reset_slots();
+        self.next_slot = 0;
+    }
+
+    /// The slot that the next work request goes to.
+    pub(crate) fn next_slot(&self) -> u32 {
+        self.next_slot
+    }
+
+    /// The transport took the work request prepared last.
+    pub(crate) fn accepted(&mut self) {
+        self.next_slot = self.next_slot.wrapping_add(1) & self.slot_mask();
+        if let Some(posts) = &mut self.posts {
+            posts.next = posts.ring.next(posts.next);
+        }
+    }
+
+    fn slot_mask(&self) -> u32 {
+        // CAST: The number of slots is a power of two and came as 32 bits.
+        (self.slots.len() as u32).wrapping_sub(1)
+    }
+
+    /// The oldest work request has completed.
+    pub(crate) fn release(&mut self, slot: u32) {
+        if let Some(slot) = self.slots.get_mut(slot as usize) {
+            slot.ah = None;
+        }
+        if let Some(posts) = &mut self.posts {
+            posts.oldest = posts.ring.next(posts.oldest);
+            posts.ring.show_consumer(posts.oldest);
+        }
+    }
+
+    /// Where the data of a slot lies.
+    pub(crate) fn data(&self, slot: u32) -> Option<Data<'_>> {
+        let at = slot as usize;
+        let s = self.slots.get(at)?;
+        if s.inline_len > 0 {
+            let from = at * self.max_inline;
+            return Some(Data::Inline(self.inline.get(from..from + s.inline_len)?));
+        }
+        let from = at * self.max_sge;
+        Some(Data::List(self.sges.get(from..from + s.num_sge)?))
+    }
+
+    /// Why the work request of a slot can't be carried out.
+    pub(crate) fn fault(&self, slot: u32) -> Option<WcStatus> {
+        self.slots.get(slot as usize)?.fault
+    }
+
+    /// The address handle of the work request of a slot.
+    pub(crate) fn ah(&self, slot: u32) -> Option<&Arc<AddressHandle>> {
+        self.slots.get(slot as usize)?.ah.as_ref()
+    }
+
+    /// Makes the work request prepared last one that fails with `status` in its turn.
+    pub(crate) fn spoil(&mut self, wqe: &mut SendWqe, status: WcStatus) {
+        wqe.op = SendOp::Local;
+        wqe.ud = None;
+        if let Some(slot) = self.slots.get_mut(self.next_slot as usize) {
+            slot.fault = Some(status);
+            slot.num_sge = 0;
+            slot.inline_len = 0;
+        }
+    }
+
+    /// Tells whether the work request prepared last was made to fail.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.fault(self.next_slot).is_some()
+    }
+
+    /// Forgets what the work requests hold of other objects.
+    pub(crate) fn reset_slots(&mut self) {
+        for slot in self.slots.iter_mut() {
+            *slot = Slot::default();
+        }
+    }
+
+    /// Copies the next work request from the process's ring, if there is one.
+    pub(crate) fn pull(&mut self, port: &Port, domain: Domain, datagrams: bool) -> Option<Prepared> {
+        let posts = self.posts.as_mut()?;
+        if posts.next == posts.ring.producer() {
+            return None;
+        }
+        let copied = posts.ring.read(posts.next, &mut posts.scratch);
+        // Taken out for the time that the fields are read, so that the slot can be written.
+        let scratch = core::mem::take(&mut posts.scratch);
+        let mut wqe = SendWqe::default();
+        let result = match copied {
+            Ok(()) => self.parse(&Fields(&scratch), port, domain, datagrams, &mut wqe),
+            Err(_) => Err(WcStatus::LocQpOpErr),
+        };
+        if let Some(posts) = self.posts.as_mut() {
+            posts.scratch = scratch;
+        }
+        if let Err(status) = result {
+            port.stats.count(Stat::WqeInvalid);
+            self.spoil(&mut wqe, status);
+        }
+        Some(Prepared { wqe })
+    }
+
+    /// Reads a copied work request of a process into the next slot.
+    fn parse(
+        &mut self,
+        from: &Fields<'_>,
+        port: &Port,
+        domain: Domain,
+        datagrams: bool,
+        wqe: &mut SendWqe,
+    ) -> Result<(), WcStatus> {
+        use abi::send as at;
+        let flags = from.u32(at::FLAGS);
+        let opcode = from.u32(at::OPCODE);
+        wqe.wr_id = from.u64(at::WR_ID);
+        wqe.flags = send_flags_of(flags);
+        wqe.op = op_of(opcode, from.u32(at::EX), || {
+            (from.u64(at::ATOMIC_COMPARE_ADD), from.u64(at::ATOMIC_SWAP))
+        })
+        .ok_or(WcStatus::LocQpOpErr)?;
+        let at_slot = self.next_slot as usize;
+        let slot = self.slots.get_mut(at_slot).ok_or(WcStatus::LocQpOpErr)?;
+        *slot = Slot::default();
+        if wqe.flags.inline {
+            let len = from.u32(at::LENGTH) as usize;
+            let data = from
+                .0
+                .get(at::LIST..)
+                .and_then(|d| d.get(..len))
+                .ok_or(WcStatus::LocLenErr)?;
+            if len > self.max_inline || wqe.op.is_read_or_atomic() {
+                return Err(WcStatus::LocQpOpErr);
+            }
+            if let Some(to) = self
+                .inline
+                .get_mut(at_slot * self.max_inline..)
+                .and_then(|b| b.get_mut(..len))
+            {
+                to.copy_from_slice(data);
+            }
+            slot.inline_len = len;
+            wqe.length = len as u32;
+        } else {
+            let count = from.u32(at::NUM_SGE) as usize;
+            if count > self.max_sge {
+                return Err(WcStatus::LocQpOpErr);
+            }
+            let list = self.sges.iter_mut().skip(at_slot * self.max_sge);
+            for (i, to) in list.take(count).enumerate() {
+                *to = from.sge(at::LIST + i * abi::SGE_LEN);
+            }
+            slot.num_sge = count;
+            wqe.length = self.list_length(at_slot)?;
+        }
+        if wqe.op.is_atomic() {
+            wqe.remote_addr = from.u64(at::ATOMIC_ADDR);
+            wqe.rkey = from.u32(at::ATOMIC_RKEY);
+        } else if datagrams {
+            let number = from.u32(at::UD_AH);
+            let ah = port.ahs.get(number).ok_or(WcStatus::LocQpOpErr)?;
+            if ah.domain != domain {
+                return Err(WcStatus::LocQpOpErr);
+            }
+            self.set_datagram(
+                wqe,
+                ah,
+                UdDest {
+                    qpn: from.u32(at::UD_QPN),
+                    qkey: from.u32(at::UD_QKEY),
+                    pkey_index: from.u16(at::UD_PKEY_INDEX),
+                    ah: number,
+                },
+            )?;
+        } else {
+            wqe.remote_addr = from.u64(at::RDMA_ADDR);
+            wqe.rkey = from.u32(at::RDMA_RKEY);
+        }
+        check_atomic(wqe)
+    }
+
+    /// Copies a work request of a kernel consumer into the next slot.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what `ib_post_send` must not be given: an unknown opcode, too long a list or
+    /// message, a missing or foreign address handle.
+    pub(crate) fn prepare(
+        &mut self,
+        wr: &SendWr<'_, Rxo>,
+        domain: Domain,
+        datagrams: bool,
+    ) -> Result<Prepared> {
+        let mut wqe = SendWqe {
+            wr_id: wr.wr_id(),
+            flags: send_flags_of(wr.flags()),
+            op: op_of(wr.opcode(), wr.ex(), || {
+                wr.atomic().map_or((0, 0), |(_, _, c, s)| (c, s))
+            })
+            .ok_or(EINVAL)?,
+            ..SendWqe::default()
+        };
+        if wr.num_sge() > self.max_sge || wqe.flags.inline {
+            return Err(EINVAL);
+        }
+        let at_slot = self.next_slot as usize;
+        let slot = self.slots.get_mut(at_slot).ok_or(EINVAL)?;
+        *slot = Slot {
+            num_sge: wr.num_sge(),
+            ..Slot::default()
+        };
+        let list = self.sges.iter_mut().skip(at_slot * self.max_sge);
+        for (to, from) in list.zip(wr.sges()) {
+            *to = from;
+        }
+        wqe.length = self.list_length(at_slot).map_err(|_| EINVAL)?;
+        if let Some((addr, rkey)) = wr.rdma() {
+            (wqe.remote_addr, wqe.rkey) = (addr, rkey);
+        }
+        if let Some((addr, rkey, ..)) = wr.atomic() {
+            (wqe.remote_addr, wqe.rkey) = (addr, rkey);
+        }
+        if datagrams {
+            let (ah, qpn, qkey, pkey_index) = wr.ud().ok_or(EINVAL)?;
+            let ah = ah.data().handle.clone();
+            if ah.domain != domain {
+                return Err(EINVAL);
+            }
+            let to = UdDest {
+                qpn,
+                qkey,
+                pkey_index,
+                ah: 0,
+            };
+            self.set_datagram(&mut wqe, ah, to).map_err(|_| EINVAL)?;
+        }
+        check_atomic(&wqe).map_err(|_| EINVAL)?;
+        Ok(Prepared { wqe })
+    }
+
+    fn set_datagram(
+        &mut self,
+        wqe: &mut SendWqe,
+        ah: Arc<AddressHandle>,
+        to: UdDest,
+    ) -> Result<(), WcStatus> {
+        if !matches!(wqe.op, SendOp::Send | SendOp::SendImm(_)) {
+            return Err(WcStatus::LocQpOpErr);
+        }
+        let slot = self
+            .slots
+            .get_mut(self.next_slot as usize)
+            .ok_or(WcStatus::LocQpOpErr)?;
+        slot.ah = Some(ah);
+        wqe.ud = Some(to);
+        Ok(())
+    }
+
+    /// Bytes that the list of a slot names.
+    fn list_length(&self, at_slot: usize) -> Result<u32, WcStatus> {
+        let slot = self.slots.get(at_slot).ok_or(WcStatus::LocQpOpErr)?;
+        let bytes: u64 = self
+            .sges
+            .iter()
+            .skip(at_slot * self.max_sge)
+            .take(slot.num_sge)
+            .map(|s| u64::from(s.length))
+            .sum();
+        match u32::try_from(bytes) {
+            Ok(n) if n <= MAX_MSG_LEN => Ok(n),
+            _ => Err(WcStatus::LocLenErr),
+        }
+    }
+}
+
+/// An atomic returns eight bytes, which must have a place.
+fn check_atomic(wqe: &SendWqe) -> Result<(), WcStatus> {
+    if wqe.op.is_atomic() && wqe.length < 8 {
+        return Err(WcStatus::LocLenErr);
+    }
+    Ok(())
+}
+
+fn send_flags_of(flags: u32) -> SendFlags {
+    SendFlags {
+        signaled: flags & send_flags::SIGNALED != 0,
+        solicited: flags & send_flags::SOLICITED != 0,
+        fence: flags & send_flags::FENCE != 0,
+        inline: flags & send_flags::INLINE != 0,
+    }
+}
+
+/// The operation of an opcode. `ex` is immediate data or the rkey to invalidate; `operands` gives
+/// compare-or-add and swap.
+fn op_of(opcode: u32, ex: u32, operands: impl FnOnce() -> (u64, u64)) -> Option<SendOp> {
+    Some(match opcode {
+        wr_opcode::SEND => SendOp::Send,
+        wr_opcode::SEND_WITH_IMM => SendOp::SendImm(ex),
+        wr_opcode::SEND_WITH_INV => SendOp::SendInv(ex),
+        wr_opcode::RDMA_WRITE => SendOp::Write,
+        wr_opcode::RDMA_WRITE_WITH_IMM => SendOp::WriteImm(ex),
+        wr_opcode::RDMA_READ => SendOp::Read,
+        wr_opcode::ATOMIC_CMP_AND_SWP => {
+            let (compare, swap) = operands();
+            SendOp::CmpSwap { compare, swap }
+        }
+        wr_opcode::ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { add: operands().0 },
+        _ => return None,
+    })
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The counters of a port: those of the transport, then those of the driver.
+
+use rxo_transport::Counter;
+use softirq::Counters;
+
+/// What the driver counts besides the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stat {
+    /// Packets sent.
+    TxPackets,
+    /// Bytes of UDP payload sent.
+    TxBytes,
+    /// Packets that the network stack did not take.
+    TxDropped,
+    /// Packets that had no route.
+    TxNoRoute,
+    /// Packets received, valid ones.
+    RxPackets,
+    /// Bytes of UDP payload received, of valid packets.
+    RxBytes,
+    /// Packets with a wrong invariant CRC.
+    RxIcrcErrors,
+    /// Packets that are not RoCEv2.
+    RxMalformed,
+    /// Packets for a QP that isn't there.
+    RxNoQp,
+    /// Packets from or to another address than the QP's.
+    RxWrongAddress,
+    /// Packets of another partition.
+    RxBadPkey,
+    /// Accesses with a key that isn't there.
+    KeyUnknown,
+    /// Accesses with a key of another protection domain.
+    KeyDomain,
+    /// Accesses that the region does not allow.
+    KeyRights,
+    /// Accesses outside of the region.
+    KeyRange,
+    /// Work requests in a ring that make no sense.
+    WqeInvalid,
+    /// Completions that found no room.
+    CqOverflows,
+}
+
+const DRIVER: usize = Stat::CqOverflows as usize + 1;
+const TRANSPORT: usize = Counter::ALL.len();
+/// How many counters there are.
+pub(crate) const COUNT: usize = TRANSPORT + DRIVER;
+
+/// The names, as `rdma statistic` shows them.
+const NAMES: [&str; COUNT] = {
+    let mut out = [""; COUNT];
+    let mut i = 0;
+    while i < TRANSPORT {
+        out[i] = Counter::ALL[i].name();
+        i += 1;
+    }
+    let own: [&str; DRIVER] = [
+        "tx_packets",
+        "tx_bytes",
+        "tx_dropped",
+        "tx_no_route",
+        "rx_packets",
+        "rx_bytes",
+        "rx_icrc_errors",
+        "rx_malformed",
+        "rx_no_qp",
+        "rx_wrong_address",
+        "rx_bad_pkey",
+        "key_unknown",
+        "key_domain",
+        "key_rights",
+        "key_range",
+        "wqe_invalid",
+        "cq_overflows",
+    ];
+    let mut i = 0;
+    while i < DRIVER {
+        out[TRANSPORT + i] = own[i];
+        i += 1;
+    }
+    out
+};
+
+static C_NAMES: rdma::StatNames<COUNT> = rdma::StatNames::new(&NAMES);
+static TABLE: rdma::StatTable<COUNT> = C_NAMES.table();
+
+/// Descriptions of the counters for the core.
+pub(crate) const DESCS: rdma::StatDescs = rdma::StatDescs::new(&TABLE);
+
+/// The counters of a port.
+pub(crate) struct Stats(Counters<COUNT>);
+
+impl Stats {
+    /// All at zero.
+    pub(crate) fn new() -> kernel::error::Result<Self> {
+        Ok(Self(Counters::new()?))
+    }
+
+    /// Counts something of the driver's.
+    pub(crate) fn count(&self, s: Stat) {
+        self.add(s, 1);
+    }
+
+    /// Adds to something of the driver's.
+    pub(crate) fn add(&self, s: Stat, n: u64) {
+        self.0.add(TRANSPORT + s as usize, n);
+    }
+
+    /// Counts something of the transport's.
+    pub(crate) fn transport(&self, c: Counter, n: u32) {
+        self.0.add(c as usize, u64::from(n));
+    }
+
+    /// Reads a counter by its place.
+    pub(crate) fn read(&self, index: usize) -> u64 {
+        self.0.read(index)
+    }
+
+    /// Reads something of the driver's.
+    pub(crate) fn get(&self, s: Stat) -> u64 {
+        self.0.read(TRANSPORT + s as usize)
+    }
+
+    /// Reads something of the transport's.
+    pub(crate) fn get_transport(&self, c: Counter) -> u64 {
+        self.0.read(c as usize)
+    }
+}

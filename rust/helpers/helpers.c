@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Out-of-line forms, for Rust, of what the kernel has only inline. */
+
+#include "softirq.c"
+#include "net.c"
+#include "rdma.c"

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Helpers of the rdma crate. */
+
+#include <linux/vmalloc.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+struct ib_umem *rust_helper_ib_umem_get_va(struct ib_device *device,
+					   unsigned long addr, size_t size,
+					   int access)
+{
+	return ib_umem_get_va(device, addr, size, access);
+}
+
+/* Writes the direct-map address of each page; returns how many there were. */
+size_t rust_helper_ib_umem_page_addresses(struct ib_umem *umem, void **out,
+					  size_t n)
+{
+	struct sg_page_iter iter;
+	size_t i = 0;
+
+	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0) {
+		if (i == n)
+			break;
+		out[i++] = page_address(sg_page_iter_page(&iter));
+	}
+	return i;
+}
+
+s64 rust_helper_atomic64_fetch_add_at(atomic64_t *word, s64 add)
+{
+	return atomic64_fetch_add(add, word);
+}
+
+s64 rust_helper_atomic64_cmpxchg_at(atomic64_t *word, s64 old, s64 new)
+{
+	return atomic64_cmpxchg(word, old, new);
+}
+
+void *rust_helper_vmalloc_user_bytes(unsigned long size)
+{
+	return vmalloc_user(size);
+}
+
+u64 rust_helper_rdma_user_mmap_get_offset(struct rdma_user_mmap_entry *entry)
+{
+	return rdma_user_mmap_get_offset(entry);
+}
+
+/* The context of the process behind a command, NULL for kernel consumers. */
+struct ib_ucontext *rust_helper_rdma_udata_context(struct ib_udata *udata)
+{
+	return udata ? rdma_udata_to_uverbs_attr_bundle(udata)->context : NULL;
+}
+
+struct ib_udata *rust_helper_uverbs_driver_udata(struct uverbs_attr_bundle *attrs)
+{
+	return attrs ? &attrs->driver_udata : NULL;
+}
+
+
+bool rust_helper_ib_device_try_get(struct ib_device *device)
+{
+	return ib_device_try_get(device);
+}
+
+enum ib_mtu rust_helper_ib_mtu_int_to_enum(int mtu)
+{
+	return ib_mtu_int_to_enum(mtu);
+}
+
+struct ib_device *rust_helper_ib_alloc_device_near(size_t size,
+						   struct net_device *netdev)
+{
+	return _ib_alloc_device(size, dev_net(netdev));
+}
+
+int rust_helper_ib_register_virtual_device(struct ib_device *device,
+					   const char *name)
+{
+	/* `rdma link add` named it: the udev rule must not rename it. */
+	ib_mark_name_assigned_by_user(device);
+	return ib_register_device(device, name, NULL);
+}
+
+void rust_helper_ib_device_hold_memory(struct ib_device *device)
+{
+	get_device(&device->dev);
+}
+
+void rust_helper_ib_device_release_memory(struct ib_device *device)
+{
+	put_device(&device->dev);
+}
+
+int rust_helper_remap_shared_pages(struct vm_area_struct *vma, void *addr,
+				   unsigned long pgoff)
+{
+	return remap_vmalloc_range(vma, addr, pgoff);
+}
+
+void rust_helper_vfree_bytes(const void *addr)
+{
+	vfree(addr);
+}
+
+bool rust_helper_rdma_port_has_roce_v2_gid(struct ib_device *device,
+					   const u8 *raw)
+{
+	const struct ib_gid_attr *attr;
+	union ib_gid gid;
+
+	memcpy(gid.raw, raw, sizeof(gid.raw));
+	attr = rdma_find_gid_by_port(device, &gid, IB_GID_TYPE_ROCE_UDP_ENCAP,
+				     1, NULL);
+	if (IS_ERR(attr))
+		return false;
+	rdma_put_gid_attr(attr);
+	return true;
+}

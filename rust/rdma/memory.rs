@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that a provider moves data to and from: pinned memory of processes, and memory
+//! of the kernel that kernel consumers name by its address.
+
+use core::ptr::NonNull;
+use kernel::{
+    error::from_err_ptr,
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+use rdma_bindings as bindings;
+
+use crate::{
+    object::Device,
+    Provider, //
+};
+
+/// An access that memory does not allow: outside of it, misaligned, or to be written though
+/// pinned for reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryFault;
+
+/// Pinned memory of a process.
+///
+/// The pages may be written by the process at any time: what is read may be torn, and no
+/// reference to the memory is ever made.
+///
+/// # Invariants
+///
+/// - `raw` is a valid umem that pins its pages until it is released.
+/// - `pages` holds the address, in the kernel's direct map, of each page from the one that
+///   `offset` lies in to the one of the last byte; `offset < PAGE_SIZE`.
+/// - If `writable`, the pages were pinned for writing.
+pub struct Umem {
+    raw: NonNull<bindings::ib_umem>,
+    pages: KVVec<usize>,
+    offset: usize,
+    length: usize,
+    writable: bool,
+}
+
+// SAFETY: A umem may be used and released by any thread that may sleep.
+unsafe impl Send for Umem {}
+// SAFETY: Shared use copies from and to the pages, which is raced with user space anyway.
+unsafe impl Sync for Umem {}
+
+impl Umem {
+    /// Pins `length` bytes of the current process from address `start`.
+    ///
+    /// `access` are flags of [`crate::access`]: without any that writes, the memory is pinned
+    /// for reading. The memory counts against `RLIMIT_MEMLOCK`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an empty or wrapping range, `EFAULT` for memory that is not mapped (or not
+    /// writable), `ENOMEM` when the limit is reached or memory is short, `EPERM` as
+    /// `ib_umem_get_va` has it.
+    pub fn pin<P: Provider>(
+        device: &Device<P>,
+        start: u64,
+        length: u64,
+        access: u32,
+    ) -> Result<Self> {
+        let length = usize::try_from(length).map_err(|_| EINVAL)?;
+        let start = usize::try_from(start).map_err(|_| EINVAL)?;
+        if length == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: The device is valid; the function checks the range itself.
+        let raw = from_err_ptr(unsafe {
+            bindings::ib_umem_get_va(device.as_raw(), start, length, access as i32)
+        })?;
+        let raw = NonNull::new(raw).ok_or(EINVAL)?;
+        let offset = start % PAGE_SIZE;
+        let mut this = Self {
+            raw,
+            pages: KVVec::new(),
+            offset,
+            length,
+            // SAFETY: `raw` is valid.
+            writable: unsafe { raw.as_ref().writable() } != 0,
+        };
+        let count = offset
+            .checked_add(length)
+            .ok_or(EINVAL)?
+            .div_ceil(PAGE_SIZE);
+        this.pages = KVVec::from_elem(0usize, count, GFP_KERNEL)?;
+        // SAFETY: The umem is valid and the array has room for `count` addresses.
+        let got = unsafe {
+            bindings::ib_umem_page_addresses(
+                raw.as_ptr(),
+                this.pages.as_mut_ptr().cast(),
+                count,
+            )
+        };
+        // INVARIANT: All addresses have been written.
+        if got != count {
+            return Err(EFAULT);
+        }
+        Ok(this)
+    }
+
+    /// Bytes pinned.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Never true: empty memory can't be pinned.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Calls `f` with address and length of each piece of the range that is contiguous.
+    fn pieces(
+        &self,
+        at: usize,
+        len: usize,
+        mut f: impl FnMut(*mut u8, usize),
+    ) -> Result<(), MemoryFault> {
+        if at > self.length || len > self.length - at {
+            return Err(MemoryFault);
+        }
+        // No overflow: `at <= length`, and `offset + length` was checked in `pin`.
+        let mut at = self.offset + at;
+        let mut left = len;
+        while left > 0 {
+            let page = *self.pages.get(at / PAGE_SIZE).ok_or(MemoryFault)?;
+            let n = left.min(PAGE_SIZE - at % PAGE_SIZE);
+            f(
+                core::ptr::with_exposed_provenance_mut::<u8>(page).wrapping_add(at % PAGE_SIZE),
+                n,
+            );
+            at += n;
+            left -= n;
+        }
+        Ok(())
+    }
+
+    /// Copies out of the memory, from byte `at` on. Any context.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<(), MemoryFault> {
+        let mut done = 0;
+        let len = out.len();
+        self.pieces(at, len, |p, n| {
+            // SAFETY:
+            // - `p` is valid for `n` bytes: in a pinned page, by the type invariant;
+            // - the pieces add up to `len`, so `done + n <= out.len()`;
+            // - the memory is that of a process, `out` is the kernel's: they don't overlap.
+            unsafe { core::ptr::copy_nonoverlapping(p, out.as_mut_ptr().add(done), n) };
+            done += n;
+        })
+    }
+
+    /// Copies into the memory, at byte `at`. Any context.
+    pub fn write(&self, at: usize, data: &[u8]) -> Result<(), MemoryFault> {
+        if !self.writable {
+            return Err(MemoryFault);
+        }
+        let mut done = 0;
+        self.pieces(at, data.len(), |p, n| {
+            // SAFETY: As in `read`, the other way; the pages were pinned for writing.
+            unsafe { core::ptr::copy_nonoverlapping(data.as_ptr().add(done), p, n) };
+            done += n;
+        })
+    }
+
+    /// Returns the address of the 8 aligned bytes at `at`.
+    fn word(&self, at: usize) -> Result<*mut kernel::bindings::atomic64_t, MemoryFault> {
+        let mut word = core::ptr::null_mut::<u8>();
+        self.pieces(at, 8, |p, n| {
+            if n == 8 {
+                word = p;
+            }
+        })?;
+        if !self.writable || word.is_null() || !word.addr().is_multiple_of(8) {
+            return Err(MemoryFault);
+        }
+        Ok(word.cast())
+    }
+
+    /// Adds to the 8 bytes at `at` as one step and returns what was there before.
+    pub fn fetch_add(&self, at: usize, add: u64) -> Result<u64, MemoryFault> {
+        let word = self.word(at)?;
+        // SAFETY: Aligned, and in a page pinned for writing.
+        Ok(unsafe { bindings::atomic64_fetch_add_at(word, add as i64) } as u64)
+    }
+
+    /// Writes `swap` to the 8 bytes at `at` if they equal `compare`, as one step, and returns
+    /// what was there before.
+    pub fn compare_swap(&self, at: usize, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        let word = self.word(at)?;
+        // SAFETY: Aligned, and in a page pinned for writing.
+        Ok(unsafe { bindings::atomic64_cmpxchg_at(word, compare as i64, swap as i64) } as u64)
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: Valid by the type invariant and not used after this.
+        unsafe { bindings::ib_umem_release(self.raw.as_ptr()) };
+    }
+}
+
+/// The right to use the kernel addresses in work requests of kernel consumers.
+///
+/// Made for `get_dma_mr` alone: a consumer that posts a work request with the key of such a
+/// region promises that the addresses in it are valid kernel memory until the completion.
+pub struct DmaMemory(pub(crate) ());
+
+impl DmaMemory {
+    /// Copies from kernel memory.
+    ///
+    /// `addr` must come from a work request of a kernel consumer.
+    pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), MemoryFault> {
+        let from = Self::pointer(addr, out.len())?;
+        // SAFETY:
+        // - readable, by the consumer's promise that comes with the key;
+        // - `out` is private to the provider, so they don't overlap.
+        unsafe { core::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    /// Copies to kernel memory.
+    ///
+    /// `addr` must come from a work request of a kernel consumer.
+    pub fn write(&self, addr: u64, data: &[u8]) -> Result<(), MemoryFault> {
+        let to = Self::pointer(addr, data.len())?;
+        // SAFETY: As in `read`, the other way.
+        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        Ok(())
+    }
+
+    fn pointer(addr: u64, len: usize) -> Result<*mut u8, MemoryFault> {
+        let addr = usize::try_from(addr).map_err(|_| MemoryFault)?;
+        if addr < PAGE_SIZE || addr.checked_add(len).is_none() {
+            return Err(MemoryFault);
+        }
+        Ok(core::ptr::with_exposed_provenance_mut(addr))
+    }
+}

@@ -1,0 +1,774 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations table: C functions that check, convert and call the provider.
+//!
+//! Locking and lifetime are the core's: it calls no operation on an object after the one that
+//! destroys it, nor before the creating one has returned, and holds what the object was
+//! created from (PD, CQs, device) as long as the object.
+
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit,
+    slice, //
+};
+use kernel::{
+    error::from_result,
+    ffi::{
+        c_char,
+        c_int, //
+    },
+    prelude::*,
+    str::CStr,
+    sync::aref::ARef, //
+};
+use rdma_bindings as bindings;
+
+use crate::{
+    attr::{
+        AhAttr,
+        QpAttrs,
+        QpInit, //
+    },
+    event::{
+        CqTarget,
+        QpTarget, //
+    },
+    memory::DmaMemory,
+    mmap,
+    object::{
+        Ah,
+        Context,
+        Cq,
+        Device,
+        Mr,
+        Object,
+        Pd,
+        Qp, //
+    },
+    provider::{
+        CqNotify,
+        PortState,
+        Provider, //
+    },
+    udata::Udata,
+    wc::WcSlots,
+    wr::{
+        RecvWrs,
+        SendWrs, //
+    },
+};
+
+/// Targets of the events of CQs and QPs are closed before the provider's data is dropped, so
+/// they are kept beside it.
+pub(crate) struct Ops<P>(PhantomData<fn() -> P>);
+
+/// A table of operations.
+pub(crate) struct Table(bindings::ib_device_ops);
+
+// SAFETY: Plain function pointers and constants; `owner` is a static module.
+unsafe impl Sync for Table {}
+
+impl Table {
+    pub(crate) fn as_raw(&self) -> *const bindings::ib_device_ops {
+        &raw const self.0
+    }
+}
+
+/// Calls `f` and turns its result into 0 or a negative errno.
+fn status(f: impl FnOnce() -> Result) -> c_int {
+    from_result(|| f().map(|()| 0))
+}
+
+/// Turns a result into a pointer or an error pointer.
+fn pointer<T>(result: Result<*mut T>) -> *mut T {
+    match result {
+        Ok(p) => p,
+        Err(e) => e.to_ptr(),
+    }
+}
+
+impl<P: Provider> Ops<P> {
+    /// The table. Copied by the core.
+    pub(crate) fn table() -> Table {
+        let mut ops: bindings::ib_device_ops = pin_init::zeroed();
+        ops.owner = P::module().as_ptr().cast();
+        ops.driver_id = P::DRIVER_ID as _;
+        ops.uverbs_abi_ver = P::ABI_VERSION;
+
+        ops.query_device = Some(Self::query_device);
+        ops.query_port = Some(Self::query_port);
+        ops.get_port_immutable = Some(Self::get_port_immutable);
+        ops.get_link_layer = Some(Self::get_link_layer);
+        ops.get_netdev = Some(Self::get_netdev);
+        ops.query_pkey = Some(Self::query_pkey);
+        ops.get_dev_fw_str = Some(Self::get_dev_fw_str);
+        ops.alloc_hw_port_stats = Some(Self::alloc_hw_port_stats);
+        ops.get_hw_stats = Some(Self::get_hw_stats);
+        ops.dealloc_driver = Some(Self::dealloc_driver);
+
+        ops.alloc_ucontext = Some(Self::alloc_ucontext);
+        ops.dealloc_ucontext = Some(Self::dealloc_ucontext);
+        ops.disassociate_ucontext = Some(Self::disassociate_ucontext);
+        ops.mmap = Some(Self::mmap);
+        ops.mmap_free = Some(Self::mmap_free);
+
+        ops.alloc_pd = Some(Self::alloc_pd);
+        ops.dealloc_pd = Some(Self::dealloc_pd);
+        ops.create_ah = Some(Self::create_ah);
+        ops.create_user_ah = Some(Self::create_ah);
+        ops.query_ah = Some(Self::query_ah);
+        ops.destroy_ah = Some(Self::destroy_ah);
+
+        ops.create_cq = Some(Self::create_cq);
+        ops.destroy_cq = Some(Self::destroy_cq);
+        ops.poll_cq = Some(Self::poll_cq);
+        ops.req_notify_cq = Some(Self::req_notify_cq);
+
+        ops.create_qp = Some(Self::create_qp);
+        ops.modify_qp = Some(Self::modify_qp);
+        ops.query_qp = Some(Self::query_qp);
+        ops.destroy_qp = Some(Self::destroy_qp);
+        ops.post_send = Some(Self::post_send);
+        ops.post_recv = Some(Self::post_recv);
+
+        ops.get_dma_mr = Some(Self::get_dma_mr);
+        ops.reg_user_mr = Some(Self::reg_user_mr);
+        ops.dereg_mr = Some(Self::dereg_mr);
+
+        ops.size_ib_ucontext = Context::<P>::SIZE;
+        ops.size_ib_pd = Pd::<P>::SIZE;
+        ops.size_ib_ah = Ah::<P>::SIZE;
+        ops.size_ib_cq = CqWithTarget::<P>::SIZE;
+        ops.size_ib_qp = QpWithTarget::<P>::SIZE;
+        Table(ops)
+    }
+
+    // ---- device ----------------------------------------------------------------------------
+
+    unsafe extern "C" fn query_device(
+        device: *mut bindings::ib_device,
+        out: *mut bindings::ib_device_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core passes a valid device and null or valid udata.
+            let (device, udata) =
+                unsafe { (Device::<P>::from_raw(device), Udata::new(udata)) };
+            udata.expect_no_input()?;
+            udata.reply(&[0u8; 0])?;
+            let a = P::query_device(device);
+            // SAFETY: The core passes a zeroed struct to fill.
+            let out = unsafe { &mut *out };
+            out.fw_ver = a.fw_ver;
+            out.sys_image_guid = a.sys_image_guid;
+            out.max_mr_size = a.max_mr_size;
+            out.page_size_cap = a.page_size_cap;
+            out.vendor_id = a.vendor_id;
+            out.device_cap_flags = a.device_cap_flags;
+            out.kernel_cap_flags =
+                bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
+            out.max_qp = a.max_qp;
+            out.max_qp_wr = a.max_qp_wr;
+            out.max_send_sge = a.max_send_sge;
+            out.max_recv_sge = a.max_recv_sge;
+            out.max_sge_rd = a.max_sge_rd;
+            out.max_cq = a.max_cq;
+            out.max_cqe = a.max_cqe;
+            out.max_mr = a.max_mr;
+            out.max_pd = a.max_pd;
+            out.max_qp_rd_atom = a.max_qp_rd_atom;
+            out.max_res_rd_atom = a.max_res_rd_atom;
+            out.max_qp_init_rd_atom = a.max_qp_init_rd_atom;
+            out.atomic_cap = if a.atomic {
+                bindings::ib_atomic_cap_IB_ATOMIC_HCA
+            } else {
+                bindings::ib_atomic_cap_IB_ATOMIC_NONE
+            };
+            out.max_ah = a.max_ah;
+            out.max_pkeys = a.max_pkeys;
+            out.local_ca_ack_delay = a.local_ca_ack_delay;
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn query_port(
+        device: *mut bindings::ib_device,
+        port: u32,
+        out: *mut bindings::ib_port_attr,
+    ) -> c_int {
+        status(|| {
+            if port != 1 {
+                return Err(EINVAL);
+            }
+            let raw = device;
+            // SAFETY: The core passes a valid device.
+            let device = unsafe { Device::<P>::from_raw(device) };
+            let a = P::query_port(device)?;
+            // SAFETY: The core passes a zeroed struct to fill.
+            let out = unsafe { &mut *out };
+            let (state, phys) = match a.state {
+                PortState::Active => (
+                    bindings::ib_port_state_IB_PORT_ACTIVE,
+                    bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP,
+                ),
+                PortState::Polling => (
+                    bindings::ib_port_state_IB_PORT_DOWN,
+                    bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING,
+                ),
+                PortState::Disabled => (
+                    bindings::ib_port_state_IB_PORT_DOWN,
+                    bindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED,
+                ),
+            };
+            out.state = state;
+            out.phys_state = phys as u8;
+            out.max_mtu = a.max_mtu;
+            out.active_mtu = a.active_mtu;
+            out.gid_tbl_len = a.gid_tbl_len;
+            out.pkey_tbl_len = a.pkey_tbl_len;
+            out.max_msg_sz = a.max_msg_sz;
+            out.port_cap_flags = bindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP;
+            out.max_vl_num = 1;
+            out.bad_pkey_cntr = a.bad_pkey_cntr;
+            out.qkey_viol_cntr = a.qkey_viol_cntr;
+            let (mut speed, mut width) = (0, 0);
+            // SAFETY: The device is valid; the function takes RTNL itself.
+            if unsafe { bindings::ib_get_eth_speed(raw, port, &raw mut speed, &raw mut width) } == 0 {
+                out.active_speed = speed;
+                out.active_width = width;
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn get_port_immutable(
+        device: *mut bindings::ib_device,
+        port: u32,
+        out: *mut bindings::ib_port_immutable,
+    ) -> c_int {
+        status(|| {
+            if port != 1 {
+                return Err(EINVAL);
+            }
+            // SAFETY: The core passes a valid device.
+            let a = P::query_port(unsafe { Device::<P>::from_raw(device) })?;
+            // SAFETY: The core passes a struct to fill.
+            let out = unsafe { &mut *out };
+            out.core_cap_flags = bindings::PORT_CAP_ROCE_V2;
+            out.pkey_tbl_len = i32::from(a.pkey_tbl_len);
+            out.gid_tbl_len = a.gid_tbl_len;
+            out.max_mad_size = bindings::MAD_SIZE;
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn get_link_layer(
+        _device: *mut bindings::ib_device,
+        _port: u32,
+    ) -> bindings::rdma_link_layer {
+        bindings::rdma_link_layer_IB_LINK_LAYER_ETHERNET
+    }
+
+    unsafe extern "C" fn get_netdev(
+        device: *mut bindings::ib_device,
+        port: u32,
+    ) -> *mut kernel::bindings::net_device {
+        if port != 1 {
+            return core::ptr::null_mut();
+        }
+        // SAFETY: The core passes a valid device.
+        match P::netdev(unsafe { Device::<P>::from_raw(device) }) {
+            // The reference goes to the core.
+            Some(netdev) => ARef::into_raw(netdev).as_ptr().cast(),
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    unsafe extern "C" fn query_pkey(
+        device: *mut bindings::ib_device,
+        port: u32,
+        index: u16,
+        out: *mut u16,
+    ) -> c_int {
+        status(|| {
+            if port != 1 {
+                return Err(EINVAL);
+            }
+            // SAFETY: The core passes a valid device and a place to write to.
+            unsafe { *out = P::query_pkey(Device::<P>::from_raw(device), index)? };
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn get_dev_fw_str(device: *mut bindings::ib_device, out: *mut c_char) {
+        // SAFETY: The core passes a valid device.
+        let version: &CStr = P::firmware(unsafe { Device::<P>::from_raw(device) });
+        let bytes = version.to_bytes();
+        let n = bytes
+            .len()
+            .min(bindings::IB_FW_VERSION_NAME_MAX as usize - 1);
+        // SAFETY: The core passes room for `IB_FW_VERSION_NAME_MAX` bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast(), n);
+            *out.add(n) = 0;
+        }
+    }
+
+    unsafe extern "C" fn alloc_hw_port_stats(
+        _device: *mut bindings::ib_device,
+        _port: u32,
+    ) -> *mut bindings::rdma_hw_stats {
+        let descs = P::STATS.as_slice();
+        // SAFETY: The descriptions are static. No life span: each query reads afresh.
+        unsafe { bindings::rdma_alloc_hw_stats_struct(descs.as_ptr(), descs.len() as c_int, 0) }
+    }
+
+    unsafe extern "C" fn get_hw_stats(
+        device: *mut bindings::ib_device,
+        stats: *mut bindings::rdma_hw_stats,
+        port: u32,
+        _index: c_int,
+    ) -> c_int {
+        let n = P::STATS.as_slice().len();
+        if port != 1 || stats.is_null() {
+            return EINVAL.to_errno();
+        }
+        // SAFETY: The core passes a valid device.
+        let device = unsafe { Device::<P>::from_raw(device) };
+        // SAFETY: `stats` was made by `alloc_hw_port_stats`, with `n` values after it; the core
+        // holds its lock.
+        let values = unsafe { slice::from_raw_parts_mut((*stats).value.as_mut_ptr(), n) };
+        for (i, v) in values.iter_mut().enumerate() {
+            *v = P::read_counter(device, i);
+        }
+        n as c_int
+    }
+
+    unsafe extern "C" fn dealloc_driver(device: *mut bindings::ib_device) {
+        // SAFETY: The core calls this once, last of all, with nothing else on the device.
+        unsafe {
+            P::unregistered(Device::<P>::from_raw(device));
+            Device::<P>::destroy(device);
+        }
+    }
+
+    // ---- user contexts -----------------------------------------------------------------------
+
+    unsafe extern "C" fn alloc_ucontext(
+        context: *mut bindings::ib_ucontext,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core set the device of the new context; udata is valid.
+            let (device, udata) =
+                unsafe { (Device::<P>::from_raw((*context).device), Udata::new(udata)) };
+            udata.expect_no_input()?;
+            let data = P::alloc_context(device)?;
+            udata.reply(&[0u8; 0])?;
+            // SAFETY: A new object of the size asked for.
+            unsafe { Context::<P>::init(context, data) };
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn dealloc_ucontext(context: *mut bindings::ib_ucontext) {
+        // SAFETY: The last operation on the context.
+        unsafe { Context::<P>::destroy(context) };
+    }
+
+    unsafe extern "C" fn disassociate_ucontext(context: *mut bindings::ib_ucontext) {
+        // SAFETY: The core passes a valid context.
+        P::disassociate(unsafe { Context::<P>::from_raw(context) });
+    }
+
+    unsafe extern "C" fn mmap(
+        context: *mut bindings::ib_ucontext,
+        vma: *mut kernel::bindings::vm_area_struct,
+    ) -> c_int {
+        // SAFETY: Called by the core for a context of ours; all entries are `MmapEntry`s.
+        status(|| unsafe { mmap::map(context, vma) })
+    }
+
+    unsafe extern "C" fn mmap_free(entry: *mut bindings::rdma_user_mmap_entry) {
+        // SAFETY: All entries are `MmapEntry`s; the core gives up the last reference.
+        unsafe { mmap::free(entry) };
+    }
+
+    // ---- protection domains, address handles -------------------------------------------------
+
+    unsafe extern "C" fn alloc_pd(
+        pd: *mut bindings::ib_pd,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core set the device of the new PD; udata is null or valid.
+            let (device, udata) =
+                unsafe { (Device::<P>::from_raw((*pd).device), Udata::new(udata)) };
+            udata.expect_no_input()?;
+            let data = P::alloc_pd(device)?;
+            udata.reply(&[0u8; 0])?;
+            // SAFETY: A new object of the size asked for.
+            unsafe { Pd::<P>::init(pd, data) };
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn dealloc_pd(
+        pd: *mut bindings::ib_pd,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The last operation on the PD.
+        unsafe { Pd::<P>::destroy(pd) };
+        0
+    }
+
+    unsafe extern "C" fn create_ah(
+        ah: *mut bindings::ib_ah,
+        init: *mut bindings::rdma_ah_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core set the PD of the new AH, passes attributes whose local GID it
+            // holds, and null or valid udata.
+            let (pd, attr, flags, udata) = unsafe {
+                (
+                    Pd::<P>::from_raw((*ah).pd),
+                    AhAttr::from_raw(&*(*init).ah_attr),
+                    (*init).flags,
+                    Udata::new(udata),
+                )
+            };
+            let sleepable =
+                flags & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE as u32 != 0;
+            let data = P::create_ah(pd, attr.ok_or(EINVAL)?, !sleepable, &udata)?;
+            // SAFETY: A new object of the size asked for.
+            unsafe { Ah::<P>::init(ah, data) };
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn query_ah(
+        ah: *mut bindings::ib_ah,
+        out: *mut bindings::rdma_ah_attr,
+    ) -> c_int {
+        // SAFETY: The core passes a valid AH and a struct to fill.
+        unsafe { P::query_ah(Ah::<P>::from_raw(ah)).path.write_to(&mut *out) };
+        0
+    }
+
+    unsafe extern "C" fn destroy_ah(ah: *mut bindings::ib_ah, _flags: u32) -> c_int {
+        // SAFETY: The last operation on the AH.
+        unsafe {
+            P::destroy_ah(Ah::<P>::from_raw(ah));
+            Ah::<P>::destroy(ah);
+        }
+        0
+    }
+
+    // ---- completion queues -------------------------------------------------------------------
+
+    unsafe extern "C" fn create_cq(
+        cq: *mut bindings::ib_cq,
+        attr: *const bindings::ib_cq_init_attr,
+        attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core set the device of the new CQ and passes valid attributes; the
+            // bundle is null for kernel consumers.
+            let (device, attr, udata) = unsafe {
+                (
+                    Device::<P>::from_raw((*cq).device),
+                    &*attr,
+                    bindings::uverbs_driver_udata(attrs),
+                )
+            };
+            // SAFETY: Null or valid.
+            let (context, udata) = unsafe { (context::<P>(udata), Udata::new(udata)) };
+            udata.expect_no_input()?;
+            if attr.flags != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            // SAFETY: The core keeps the CQ until `destroy_cq`, which closes the target.
+            let target = unsafe { CqTarget::new(cq) }?;
+            let (data, cqe) = P::create_cq(device, context, target.clone(), attr.cqe, &udata)?;
+            // SAFETY: A new object of the size asked for.
+            unsafe {
+                (*cq).cqe = cqe as c_int;
+                CqWithTarget::<P>::init(cq, WithTarget { data, target });
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn destroy_cq(
+        cq: *mut bindings::ib_cq,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The last operation on the CQ; nothing calls its handlers after `close`.
+        unsafe {
+            P::destroy_cq(Cq::<P>::from_raw(cq));
+            CqWithTarget::<P>::from_raw(cq).data().target.close();
+            CqWithTarget::<P>::destroy(cq);
+        }
+        0
+    }
+
+    unsafe extern "C" fn poll_cq(
+        cq: *mut bindings::ib_cq,
+        n: c_int,
+        wc: *mut bindings::ib_wc,
+    ) -> c_int {
+        let n = usize::try_from(n).unwrap_or(0);
+        if n == 0 || wc.is_null() {
+            return 0;
+        }
+        // SAFETY: The consumer passes room for `n` completions.
+        let slots = unsafe { slice::from_raw_parts_mut(wc.cast::<MaybeUninit<_>>(), n) };
+        let mut slots = WcSlots::new(slots);
+        // SAFETY: The core passes a valid CQ.
+        P::poll_cq(unsafe { Cq::<P>::from_raw(cq) }, &mut slots);
+        slots.used() as c_int
+    }
+
+    unsafe extern "C" fn req_notify_cq(
+        cq: *mut bindings::ib_cq,
+        flags: bindings::ib_cq_notify_flags,
+    ) -> c_int {
+        let flags = flags as u32;
+        let what = CqNotify {
+            solicited_only: flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK as u32
+                == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED as u32,
+            report_missed: flags
+                & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS as u32
+                != 0,
+        };
+        // SAFETY: The core passes a valid CQ.
+        match P::req_notify_cq(unsafe { Cq::<P>::from_raw(cq) }, what) {
+            Ok(missed) => c_int::from(missed && what.report_missed),
+            Err(e) => e.to_errno(),
+        }
+    }
+
+    // ---- queue pairs -------------------------------------------------------------------------
+
+    unsafe extern "C" fn create_qp(
+        qp: *mut bindings::ib_qp,
+        init: *mut bindings::ib_qp_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core set the PD of the new QP and passes attributes with CQs of the
+            // same device; udata is null or valid.
+            let (pd, context, udata, mut init) = unsafe {
+                (
+                    Pd::<P>::from_raw((*qp).pd),
+                    context::<P>(udata),
+                    Udata::new(udata),
+                    QpInit::<P>::new(&mut *init),
+                )
+            };
+            udata.expect_no_input()?;
+            // SAFETY: The core keeps the QP until `destroy_qp`, which closes the target.
+            let target = unsafe { QpTarget::new(qp) }?;
+            let (data, number) = P::create_qp(pd, context, target.clone(), &mut init, &udata)?;
+            // SAFETY: A new object of the size asked for.
+            unsafe {
+                (*qp).qp_num = number;
+                QpWithTarget::<P>::init(qp, WithTarget { data, target });
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn modify_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        mask: c_int,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core passes a valid QP, attributes whose local GIDs it holds, and null
+            // or valid udata.
+            let (qp, attrs, udata) = unsafe {
+                (
+                    Qp::<P>::from_raw(qp),
+                    QpAttrs::from_raw(&*attr, mask),
+                    Udata::new(udata),
+                )
+            };
+            udata.expect_no_input()?;
+            if attrs.other {
+                return Err(EOPNOTSUPP);
+            }
+            P::modify_qp(qp, &attrs)?;
+            udata.reply(&[0u8; 0])
+        })
+    }
+
+    unsafe extern "C" fn query_qp(
+        qp: *mut bindings::ib_qp,
+        attr: *mut bindings::ib_qp_attr,
+        _mask: c_int,
+        init: *mut bindings::ib_qp_init_attr,
+    ) -> c_int {
+        // SAFETY: The core passes a valid QP and two structs to fill.
+        let (raw, attr, init) = unsafe { (&*qp, &mut *attr, &mut *init) };
+        // SAFETY: As above.
+        let (attrs, cap, signal_all) = P::query_qp(unsafe { Qp::<P>::from_raw(qp) });
+        attrs.write_to(attr);
+        cap.write_to(&mut attr.cap);
+        cap.write_to(&mut init.cap);
+        init.event_handler = raw.event_handler;
+        init.qp_context = raw.qp_context;
+        init.send_cq = raw.send_cq;
+        init.recv_cq = raw.recv_cq;
+        init.srq = raw.srq;
+        init.qp_type = raw.qp_type;
+        init.sq_sig_type = if signal_all {
+            bindings::ib_sig_type_IB_SIGNAL_ALL_WR
+        } else {
+            bindings::ib_sig_type_IB_SIGNAL_REQ_WR
+        };
+        0
+    }
+
+    unsafe extern "C" fn destroy_qp(
+        qp: *mut bindings::ib_qp,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The last operation on the QP; nothing calls its handler after `close`.
+        unsafe {
+            P::destroy_qp(Qp::<P>::from_raw(qp));
+            QpWithTarget::<P>::from_raw(qp).data().target.close();
+            QpWithTarget::<P>::destroy(qp);
+        }
+        0
+    }
+
+    unsafe extern "C" fn post_send(
+        qp: *mut bindings::ib_qp,
+        wrs: *const bindings::ib_send_wr,
+        bad: *mut *const bindings::ib_send_wr,
+    ) -> c_int {
+        // SAFETY: The core passes a valid QP and the consumer a valid list, whose entries are of
+        // the struct that opcode and QP type ask for.
+        let (qp, mut wrs) = unsafe {
+            let datagrams = matches!(
+                (*qp).qp_type,
+                bindings::ib_qp_type_IB_QPT_UD | bindings::ib_qp_type_IB_QPT_GSI
+            );
+            (Qp::<P>::from_raw(qp), SendWrs::<P>::new(wrs, datagrams))
+        };
+        match P::post_send(qp, &mut wrs) {
+            Ok(()) => 0,
+            Err(e) => {
+                if !bad.is_null() {
+                    // SAFETY: Not null, so a place to write to.
+                    unsafe { *bad = wrs.current() };
+                }
+                e.to_errno()
+            }
+        }
+    }
+
+    unsafe extern "C" fn post_recv(
+        qp: *mut bindings::ib_qp,
+        wrs: *const bindings::ib_recv_wr,
+        bad: *mut *const bindings::ib_recv_wr,
+    ) -> c_int {
+        // SAFETY: The core passes a valid QP and the consumer a valid list.
+        let (qp, mut wrs) = unsafe { (Qp::<P>::from_raw(qp), RecvWrs::new(wrs)) };
+        match P::post_recv(qp, &mut wrs) {
+            Ok(()) => 0,
+            Err(e) => {
+                if !bad.is_null() {
+                    // SAFETY: Not null, so a place to write to.
+                    unsafe { *bad = wrs.current() };
+                }
+                e.to_errno()
+            }
+        }
+    }
+
+    // ---- memory regions ----------------------------------------------------------------------
+
+    /// Puts the data of a new region behind the core's struct.
+    fn new_mr(data: P::Mr) -> Result<*mut bindings::ib_mr> {
+        let (lkey, rkey) = P::mr_keys(&data);
+        let mr = KBox::<MaybeUninit<Mr<P>>>::zeroed(GFP_KERNEL)?;
+        let mr = KBox::into_raw(mr).cast::<bindings::ib_mr>();
+        // SAFETY: Zeroed memory of the right size that nobody else knows yet.
+        unsafe {
+            Mr::<P>::init(mr, data);
+            (*mr).lkey = lkey;
+            (*mr).rkey = rkey;
+        }
+        Ok(mr)
+    }
+
+    unsafe extern "C" fn get_dma_mr(
+        pd: *mut bindings::ib_pd,
+        access: c_int,
+    ) -> *mut bindings::ib_mr {
+        // SAFETY: The core passes a valid PD.
+        let pd = unsafe { Pd::<P>::from_raw(pd) };
+        pointer(P::get_dma_mr(pd, access as u32, DmaMemory(())).and_then(Self::new_mr))
+    }
+
+    unsafe extern "C" fn reg_user_mr(
+        pd: *mut bindings::ib_pd,
+        start: u64,
+        length: u64,
+        iova: u64,
+        access: c_int,
+        dmah: *mut bindings::ib_dmah,
+        udata: *mut bindings::ib_udata,
+    ) -> *mut bindings::ib_mr {
+        // SAFETY: The core passes a valid PD and udata.
+        let (pd, udata) = unsafe { (Pd::<P>::from_raw(pd), Udata::new(udata)) };
+        if !dmah.is_null() {
+            return EOPNOTSUPP.to_ptr();
+        }
+        pointer(
+            P::reg_user_mr(pd, start, length, iova, access as u32, &udata).and_then(Self::new_mr),
+        )
+    }
+
+    unsafe extern "C" fn dereg_mr(
+        mr: *mut bindings::ib_mr,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The last operation on the region, whose memory came from `new_mr`; the core
+        // does not touch it after success.
+        unsafe {
+            P::dereg_mr(Mr::<P>::from_raw(mr));
+            Mr::<P>::destroy(mr);
+            drop(KBox::from_raw(mr.cast::<MaybeUninit<Mr<P>>>()));
+        }
+        0
+    }
+}
+
+/// The context of the process behind a command.
+///
+/// # Safety
+///
+/// `udata` must be null or valid, of a command on a device of provider `P`.
+unsafe fn context<'a, P: Provider>(udata: *mut bindings::ib_udata) -> Option<&'a Context<P>> {
+    // SAFETY: Null or valid; the helper asks.
+    let context = unsafe { bindings::rdma_udata_context(udata) };
+    // SAFETY: Not null: the context of an open device of `P`, kept while the command runs.
+    (!context.is_null()).then(|| unsafe { Context::<P>::from_raw(context) })
+}
+
+/// The provider's data and the target that is closed before it is dropped.
+#[repr(C)]
+struct WithTarget<D, T> {
+    data: D,
+    target: T,
+}
+
+/// A CQ as allocated. The provider's data comes first, so that it is also a [`Cq`].
+type CqWithTarget<P> = Object<bindings::ib_cq, WithTarget<<P as Provider>::Cq, CqTarget>>;
+/// A QP as allocated. The provider's data comes first, so that it is also a [`Qp`].
+type QpWithTarget<P> = Object<bindings::ib_qp, WithTarget<<P as Provider>::Qp, QpTarget>>;

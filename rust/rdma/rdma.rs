@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe abstractions of the RDMA core, for providers (drivers of RDMA devices).
+//!
+//! A provider implements [`Provider`]: one associated type for each object of the
+//! verbs (PD, CQ, QP, ...), one function for each operation. The core allocates the
+//! objects; this crate puts the provider's data behind the core's own struct
+//! ([`Object`]), checks what comes in and turns C lists and attributes into Rust values.
+//!
+//! C headers: `include/rdma/ib_verbs.h`, `include/rdma/ib_umem.h`,
+//! `include/rdma/rdma_netlink.h`, `include/rdma/uverbs_ioctl.h`.
+
+mod attr;
+mod device;
+mod event;
+mod link;
+mod memory;
+mod mmap;
+mod object;
+mod ops;
+mod provider;
+mod stats;
+mod udata;
+mod wc;
+mod wr;
+
+pub use attr::{
+    access,
+    cap,
+    AhAttr,
+    Path,
+    QpAttrs,
+    QpCap,
+    QpInit,
+    QpKind, //
+};
+pub use device::{
+    DeviceBuilder,
+    DeviceHandle,
+    PortEvent, //
+};
+pub use event::{
+    CqEvent,
+    CqTarget,
+    QpEvent,
+    QpTarget, //
+};
+pub use link::{
+    LinkOps,
+    LinkRegistration, //
+};
+pub use memory::{
+    DmaMemory,
+    MemoryFault,
+    Umem, //
+};
+pub use mmap::{
+    MmapEntry,
+    SharedBuffer, //
+};
+pub use object::{
+    Ah,
+    Context,
+    Cq,
+    Device,
+    Mr,
+    Object,
+    Pd,
+    Qp, //
+};
+pub use provider::{
+    CqNotify,
+    DeviceAttr,
+    PortAttr,
+    PortState,
+    Provider, //
+};
+pub use stats::{
+    StatDescs,
+    StatNames,
+    StatTable, //
+};
+pub use udata::Udata;
+pub use wc::{
+    wc_flags,
+    wc_network,
+    wc_opcode,
+    QpToken,
+    Wc,
+    WcSlots, //
+};
+pub use wr::{
+    send_flags,
+    wr_opcode,
+    RecvWr,
+    RecvWrs,
+    SendWr,
+    SendWrs,
+    Sge, //
+};
