@@ -261,7 +261,8 @@ impl Env for Host {
         if let Some(f) = self.place_fault {
             return Err(f);
         }
-        self.copy_payload(self.local[slot as usize] + u64::from(offset), len);
+        let va = self.local[slot as usize].wrapping_add(u64::from(offset));
+        self.copy_payload(va, len);
         Ok(())
     }
 
