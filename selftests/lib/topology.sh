@@ -14,10 +14,18 @@
 #
 # RXO_DRIVER   rxo (default), rxe or siw; the devices are called after it:
 #              rxoa and rxob, rxea and rxeb, siwa and siwb ($DEVA and $DEVB)
+# RXO_NETNS    exclusive: a device is seen in its host's namespace only;
+#              shared: in all.  exclusive for rxo; shared for siw, which can't
+#              do otherwise, and for rxe, which loses its QP1 (and with it
+#              connection management) when it is moved to a namespace
 # RXO_MTU      MTU of the veth pair; 4300 carries a path MTU of 4096
 
 RXO_DRIVER=${RXO_DRIVER:-rxo}
 RXO_MTU=${RXO_MTU:-4300}
+case $RXO_DRIVER in
+rxo) RXO_NETNS=${RXO_NETNS:-exclusive} ;;
+*) RXO_NETNS=${RXO_NETNS:-shared} ;;
+esac
 DEVA=${RXO_DRIVER}a
 DEVB=${RXO_DRIVER}b
 IPA=10.7.0.1
@@ -43,9 +51,9 @@ topo_modules()
 
 topo_net_up()
 {
-	# It can be changed only while there is no other namespace.
-	[ "$(rdma system show | grep -c 'netns exclusive')" = 1 ] ||
-		rdma system set netns exclusive || return 1
+	# The mode can be changed only while there is no other namespace.
+	rdma system show | grep -q "netns $RXO_NETNS" ||
+		rdma system set netns "$RXO_NETNS" || return 1
 	ip netns add hosta && ip netns add hostb || return 1
 	ip link add eth0 netns hosta mtu "$RXO_MTU" type veth \
 		peer name eth0 netns hostb mtu "$RXO_MTU" || return 1
@@ -79,7 +87,7 @@ topo_link_up()
 		dev=$RXO_DRIVER$h
 		ip netns exec "host$h" rdma link add "$dev" type "$RXO_DRIVER" netdev eth0 || return 1
 		# rdma_rxe makes its device in the first namespace all the same.
-		if rdma dev show "$dev" >/dev/null 2>&1; then
+		if [ "$RXO_DRIVER" = rxe ] && [ "$RXO_NETNS" = exclusive ]; then
 			rdma dev set "$dev" netns "host$h" || return 1
 		fi
 	done
