@@ -5,9 +5,11 @@
 #include <linux/hrtimer.h>
 #include <linux/irqflags.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
+#include <asm/local64.h>
 
 bool rust_helper_irqs_disabled(void)
 {
@@ -123,27 +125,30 @@ void *rust_helper_id_table_remove(struct xarray *xa, u32 id)
 	return entry;
 }
 
-u64 __percpu *rust_helper_counters_alloc(size_t n)
+local64_t __percpu *rust_helper_counters_alloc(size_t n)
 {
-	return __alloc_percpu(array_size(n, sizeof(u64)), sizeof(u64));
+	return __alloc_percpu(array_size(n, sizeof(local64_t)),
+			      __alignof__(local64_t));
 }
 
-void rust_helper_counters_free(u64 __percpu *counters)
+void rust_helper_counters_free(local64_t __percpu *counters)
 {
 	free_percpu(counters);
 }
 
-void rust_helper_counters_add(u64 __percpu *counters, size_t i, u64 n)
+void rust_helper_counters_add(local64_t __percpu *counters, size_t i, u64 n)
 {
-	this_cpu_add(counters[i], n);
+	preempt_disable_notrace();
+	local64_add(n, this_cpu_ptr(&counters[i]));
+	preempt_enable_notrace();
 }
 
-u64 rust_helper_counters_sum(u64 __percpu *counters, size_t i)
+u64 rust_helper_counters_sum(local64_t __percpu *counters, size_t i)
 {
 	u64 sum = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu_ptr(counters, cpu)[i]);
+		sum += local64_read(per_cpu_ptr(&counters[i], cpu));
 	return sum;
 }

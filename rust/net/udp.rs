@@ -46,39 +46,56 @@ trait AnyHook: Send + Sync {}
 
 impl<R: Receiver> AnyHook for Hook<R> {}
 
-/// A socket that is open.
+/// What there is of a socket.
 ///
 /// # Invariants
 ///
-/// `sk` is a UDP socket of the kernel, set up with [`receive_callback`] and a pointer to `hook`.
-struct Open {
-    sk: NonNull<bindings::sock>,
-    hook: KBox<dyn AnyHook>,
+/// If there is `sk`, it is a UDP socket of the kernel, set up with [`receive_callback`] and a
+/// pointer to `hook`. After it was closed, `hook` stays for a grace period.
+#[derive(Default)]
+struct State {
+    sk: Option<NonNull<bindings::sock>>,
+    hook: Option<KBox<dyn AnyHook>>,
 }
 
 // SAFETY: Sockets belong to no thread.
-unsafe impl Send for Open {}
+unsafe impl Send for State {}
 
-/// A socket that may have been closed.
+/// A socket that may be open.
 #[pin_data]
 struct Socket {
     #[pin]
-    open: Mutex<Option<Open>>,
+    state: Mutex<State>,
 }
 
 impl Socket {
-    /// Closes the socket. When this returns the receiver is not called any more, whoever closed
-    /// it.
-    fn close(&self) {
-        let mut open = self.open.lock();
+    /// Begins to close the socket. The receiver may still be called for a grace period.
+    ///
+    /// Returns whether [`Socket::settle`] has not been called yet.
+    fn shut(&self) -> bool {
+        let mut state = self.state.lock();
 
-        if let Some(Open { sk, hook }) = open.take() {
+        if let Some(sk) = state.sk.take() {
             // SAFETY: By the type invariants it is such a socket, which is not used again. The
             // namespace has not been taken apart: it closes its sockets before, see `Sockets`.
             unsafe { bindings::udp_tunnel_sock_release(sk.as_ptr()) };
-            // The pointer to the hook has been reset, but the callback may still run with it.
+        }
+        state.hook.is_some()
+    }
+
+    /// Drops what the receiver needs, a grace period after [`Socket::shut`].
+    fn settle(&self) {
+        let hook = self.state.lock().hook.take();
+
+        drop(hook);
+    }
+
+    /// Closes the socket. When this returns the receiver is not called any more, whoever closed
+    /// it.
+    fn close(&self) {
+        if self.shut() {
             rcu::synchronize_rcu();
-            drop(hook);
+            self.settle();
         }
     }
 }
@@ -114,10 +131,19 @@ impl Sockets {
 
     /// Closes all sockets.
     ///
-    /// One that is being closed by its owner is waited for.
+    /// When this returns their receivers are not called any more.
     pub(crate) fn close_all(&self) {
-        for socket in core::mem::take(&mut *self.open.lock()) {
-            socket.close();
+        let sockets = core::mem::take(&mut *self.open.lock());
+        let mut wait = false;
+
+        for socket in &sockets {
+            wait |= socket.shut();
+        }
+        if wait {
+            rcu::synchronize_rcu();
+        }
+        for socket in &sockets {
+            socket.settle();
         }
     }
 }
@@ -148,7 +174,7 @@ impl UdpSocket {
     ) -> Result<Option<Self>> {
         let socket = Arc::pin_init(
             pin_init!(Socket {
-                open <- new_mutex!(None, "Socket::open"),
+                state <- new_mutex!(State::default(), "Socket::state"),
             }),
             GFP_KERNEL,
         )?;
@@ -185,7 +211,10 @@ impl UdpSocket {
                 let sk = NonNull::new(sk).ok_or(EINVAL)?;
 
                 // INVARIANT: It was set up so.
-                *this.socket.open.lock() = Some(Open { sk, hook });
+                *this.socket.state.lock() = State {
+                    sk: Some(sk),
+                    hook: Some(hook),
+                };
                 Ok(Some(this))
             }
             Err(e) if e == EAFNOSUPPORT => Ok(None),
@@ -207,7 +236,7 @@ impl UdpSocket {
     ///
     /// Context: process.
     pub fn is_open(&self) -> bool {
-        self.socket.open.lock().is_some()
+        self.socket.state.lock().sk.is_some()
     }
 }
 

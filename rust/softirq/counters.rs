@@ -11,14 +11,13 @@ use crate::bindings;
 /// `N` counters, each of them one word a CPU.
 ///
 /// Adding touches only the words of the current CPU, so it is cheap and never contended; reading
-/// adds all of them up. A read that races with additions may or may not see them; on 32-bit
-/// machines it may then be off by a carry.
+/// adds all of them up. A read that races with additions may or may not see them.
 ///
 /// # Invariants
 ///
 /// `words` is a per-CPU allocation of `N` words.
 pub struct Counters<const N: usize> {
-    words: NonNull<u64>,
+    words: NonNull<bindings::local64_t>,
 }
 
 // SAFETY: The allocation belongs to no CPU or thread.
@@ -31,8 +30,12 @@ unsafe impl<const N: usize> Sync for Counters<N> {}
 impl<const N: usize> Counters<N> {
     /// Creates counters that are all zero.
     ///
+    /// There can't be more than 4096, as per-CPU memory is allocated in small pieces.
+    ///
     /// Context: process.
     pub fn new() -> Result<Self> {
+        const { assert!(N <= 4096) };
+
         // SAFETY: It is always safe to allocate, whatever the size.
         let words = unsafe { bindings::counters_alloc(N) };
 
@@ -46,7 +49,7 @@ impl<const N: usize> Counters<N> {
     ///
     /// Nothing happens if there is no such counter.
     ///
-    /// Context: any.
+    /// Context: any, and hard interrupts.
     #[inline]
     pub fn add(&self, i: usize, n: u64) {
         if i < N {
