@@ -19,15 +19,15 @@ pub mod access {
     use rdma_bindings as b;
 
     /// Local write.
-    pub const LOCAL_WRITE: u32 = b::ib_access_flags_IB_ACCESS_LOCAL_WRITE as u32;
+    pub const LOCAL_WRITE: u32 = b::ib_access_flags_IB_ACCESS_LOCAL_WRITE;
     /// Remote write.
-    pub const REMOTE_WRITE: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_WRITE as u32;
+    pub const REMOTE_WRITE: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_WRITE;
     /// Remote read.
-    pub const REMOTE_READ: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_READ as u32;
+    pub const REMOTE_READ: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_READ;
     /// Remote atomics.
-    pub const REMOTE_ATOMIC: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC as u32;
+    pub const REMOTE_ATOMIC: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
     /// Flags that a provider may ignore.
-    pub const OPTIONAL: u32 = b::ib_access_flags_IB_ACCESS_OPTIONAL as u32;
+    pub const OPTIONAL: u32 = b::ib_access_flags_IB_ACCESS_OPTIONAL;
 }
 
 /// Capabilities of a device that providers may claim (`enum ib_device_cap_flags`).
@@ -130,9 +130,8 @@ impl AhAttr {
     /// As [`Path::from_raw`].
     pub(crate) unsafe fn from_raw(raw: &bindings::rdma_ah_attr) -> Option<Self> {
         // SAFETY: The caller's promise.
-        Some(Self {
-            path: unsafe { Path::from_raw(raw) }?,
-        })
+        let path = unsafe { Path::from_raw(raw) }?;
+        Some(Self { path })
     }
 }
 
@@ -302,7 +301,7 @@ pub struct QpAttrs {
 }
 
 const fn bit(b: bindings::ib_qp_attr_mask) -> u32 {
-    b as u32
+    b
 }
 
 impl QpAttrs {
@@ -328,8 +327,7 @@ impl QpAttrs {
             port: has(b::ib_qp_attr_mask_IB_QP_PORT).then_some(raw.port_num),
             qkey: has(b::ib_qp_attr_mask_IB_QP_QKEY).then_some(raw.qkey),
             // SAFETY: The caller's promise.
-            path: has(b::ib_qp_attr_mask_IB_QP_AV)
-                .then(|| unsafe { Path::from_raw(&raw.ah_attr) }),
+            path: has(b::ib_qp_attr_mask_IB_QP_AV).then(|| unsafe { Path::from_raw(&raw.ah_attr) }),
             path_mtu: has(b::ib_qp_attr_mask_IB_QP_PATH_MTU).then_some(raw.path_mtu),
             timeout: has(b::ib_qp_attr_mask_IB_QP_TIMEOUT).then_some(raw.timeout),
             retry_cnt: has(b::ib_qp_attr_mask_IB_QP_RETRY_CNT).then_some(raw.retry_cnt),
@@ -339,8 +337,7 @@ impl QpAttrs {
                 .then_some(raw.max_rd_atomic),
             alt_path: has(b::ib_qp_attr_mask_IB_QP_ALT_PATH)
                 || has(b::ib_qp_attr_mask_IB_QP_PATH_MIG_STATE),
-            min_rnr_timer: has(b::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER)
-                .then_some(raw.min_rnr_timer),
+            min_rnr_timer: has(b::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER).then_some(raw.min_rnr_timer),
             sq_psn: has(b::ib_qp_attr_mask_IB_QP_SQ_PSN).then_some(raw.sq_psn),
             max_dest_rd_atomic: has(b::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC)
                 .then_some(raw.max_dest_rd_atomic),

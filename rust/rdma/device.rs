@@ -61,7 +61,7 @@ impl<P: Provider> DeviceBuilder<P> {
             Device::<P>::init(raw.as_ptr(), data);
             let dev = &mut *raw.as_ptr();
             for (to, from) in dev.node_desc.iter_mut().take(63).zip(description) {
-                *to = *from as _;
+                *to = *from;
             }
             dev.node_type = bindings::RDMA_NODE_IB_CA as u8;
             dev.node_guid = guid;
@@ -87,9 +87,7 @@ impl<P: Provider> DeviceBuilder<P> {
     pub fn register(self, name: &CStr) -> Result {
         let raw = self.raw;
         // SAFETY: Allocated, with operations set, not registered; the name is copied.
-        let ret = unsafe {
-            bindings::ib_register_virtual_device(raw.as_ptr(), name.as_char_ptr())
-        };
+        let ret = unsafe { bindings::ib_register_virtual_device(raw.as_ptr(), name.as_char_ptr()) };
         // If that failed, the builder frees the device; else the core does.
         to_result(ret)?;
         let _ = ManuallyDrop::new(self);

@@ -64,6 +64,9 @@ impl<T: LinkOps> PinnedDrop for LinkRegistration<T> {
     }
 }
 
+/// # Safety
+///
+/// To be called as the core calls `newlink`: with a terminated name and a device that is held.
 unsafe extern "C" fn new_link<T: LinkOps>(
     name: *const c_char,
     netdev: *mut kernel::bindings::net_device,

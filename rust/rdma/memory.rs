@@ -88,11 +88,7 @@ impl Umem {
         this.pages = KVVec::from_elem(0usize, count, GFP_KERNEL)?;
         // SAFETY: The umem is valid and the array has room for `count` addresses.
         let got = unsafe {
-            bindings::ib_umem_page_addresses(
-                raw.as_ptr(),
-                this.pages.as_mut_ptr().cast(),
-                count,
-            )
+            bindings::ib_umem_page_addresses(raw.as_ptr(), this.pages.as_mut_ptr().cast(), count)
         };
         // INVARIANT: All addresses have been written.
         if got != count {

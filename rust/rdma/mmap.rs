@@ -49,7 +49,8 @@ impl SharedBuffer {
             .checked_next_multiple_of(kernel::page::PAGE_SIZE)
             .ok_or(EINVAL)?;
         // SAFETY: Any size may be asked for.
-        let ptr = NonNull::new(unsafe { bindings::vmalloc_user_bytes(len) }.cast()).ok_or(ENOMEM)?;
+        let ptr =
+            NonNull::new(unsafe { bindings::vmalloc_user_bytes(len) }.cast()).ok_or(ENOMEM)?;
         // INVARIANT: Just allocated with this length.
         Ok(Self { ptr, len })
     }
@@ -158,9 +159,8 @@ impl MmapEntry {
         let entry = KBox::into_raw(entry);
         // SAFETY: The context is valid and the entry a fresh zeroed one that stays in place
         // until `free` is called for it.
-        let ret = unsafe {
-            bindings::rdma_user_mmap_entry_insert(context.as_raw(), entry.cast(), len)
-        };
+        let ret =
+            unsafe { bindings::rdma_user_mmap_entry_insert(context.as_raw(), entry.cast(), len) };
         if let Err(e) = to_result(ret) {
             // SAFETY: Not inserted: it is still ours alone.
             drop(unsafe { KBox::from_raw(entry) });

@@ -6,6 +6,11 @@
 //! destroys it, nor before the creating one has returned, and holds what the object was
 //! created from (PD, CQs, device) as long as the object.
 
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "each is called as the core calls the operation of its name"
+)]
+
 use core::{
     marker::PhantomData,
     mem::MaybeUninit,
@@ -90,9 +95,13 @@ fn pointer<T>(result: Result<*mut T>) -> *mut T {
 impl<P: Provider> Ops<P> {
     /// The table. Copied by the core.
     pub(crate) fn table() -> Table {
+        const {
+            assert!(align_of::<P::Cq>() <= align_of::<CqTarget>());
+            assert!(align_of::<P::Qp>() <= align_of::<QpTarget>());
+        }
         let mut ops: bindings::ib_device_ops = pin_init::zeroed();
         ops.owner = P::module().as_ptr().cast();
-        ops.driver_id = P::DRIVER_ID as _;
+        ops.driver_id = P::DRIVER_ID;
         ops.uverbs_abi_ver = P::ABI_VERSION;
 
         ops.query_device = Some(Self::query_device);
@@ -152,8 +161,7 @@ impl<P: Provider> Ops<P> {
     ) -> c_int {
         status(|| {
             // SAFETY: The core passes a valid device and null or valid udata.
-            let (device, udata) =
-                unsafe { (Device::<P>::from_raw(device), Udata::new(udata)) };
+            let (device, udata) = unsafe { (Device::<P>::from_raw(device), Udata::new(udata)) };
             udata.expect_no_input()?;
             udata.reply(&[0u8; 0])?;
             let a = P::query_device(device);
@@ -165,8 +173,7 @@ impl<P: Provider> Ops<P> {
             out.page_size_cap = a.page_size_cap;
             out.vendor_id = a.vendor_id;
             out.device_cap_flags = a.device_cap_flags;
-            out.kernel_cap_flags =
-                bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG as u64;
+            out.kernel_cap_flags = u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
             out.max_qp = a.max_qp;
             out.max_qp_wr = a.max_qp_wr;
             out.max_send_sge = a.max_send_sge;
@@ -233,7 +240,8 @@ impl<P: Provider> Ops<P> {
             out.qkey_viol_cntr = a.qkey_viol_cntr;
             let (mut speed, mut width) = (0, 0);
             // SAFETY: The device is valid; the function takes RTNL itself.
-            if unsafe { bindings::ib_get_eth_speed(raw, port, &raw mut speed, &raw mut width) } == 0 {
+            if unsafe { bindings::ib_get_eth_speed(raw, port, &raw mut speed, &raw mut width) } == 0
+            {
                 out.active_speed = speed;
                 out.active_width = width;
             }
@@ -438,8 +446,7 @@ impl<P: Provider> Ops<P> {
                     Udata::new(udata),
                 )
             };
-            let sleepable =
-                flags & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE as u32 != 0;
+            let sleepable = flags & bindings::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE != 0;
             let data = P::create_ah(pd, attr.ok_or(EINVAL)?, !sleepable, &udata)?;
             // SAFETY: A new object of the size asked for.
             unsafe { Ah::<P>::init(ah, data) };
@@ -534,13 +541,10 @@ impl<P: Provider> Ops<P> {
         cq: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
     ) -> c_int {
-        let flags = flags as u32;
         let what = CqNotify {
-            solicited_only: flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK as u32
-                == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED as u32,
-            report_missed: flags
-                & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS as u32
-                != 0,
+            solicited_only: flags & bindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK
+                == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED,
+            report_missed: flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0,
         };
         // SAFETY: The core passes a valid CQ.
         match P::req_notify_cq(unsafe { Cq::<P>::from_raw(cq) }, what) {
@@ -762,6 +766,9 @@ unsafe fn context<'a, P: Provider>(udata: *mut bindings::ib_udata) -> Option<&'a
 }
 
 /// The provider's data and the target that is closed before it is dropped.
+///
+/// The data comes first and nothing is aligned more strictly than a pointer (which
+/// [`Ops::table`] makes sure of), so it lies where it would lie alone.
 #[repr(C)]
 struct WithTarget<D, T> {
     data: D,

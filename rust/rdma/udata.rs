@@ -48,7 +48,9 @@ impl<'a> Udata<'a> {
             return Ok(());
         }
         // SAFETY: Valid; the function checks the lengths itself.
-        to_result(unsafe { bindings::_ib_copy_validate_udata_in(self.raw, core::ptr::null_mut(), 0, 0) })
+        to_result(unsafe {
+            bindings::_ib_copy_validate_udata_in(self.raw, core::ptr::null_mut(), 0, 0)
+        })
     }
 
     /// Copies the answer to the process, as much of it as there is room for, and zeroes the rest.

@@ -108,8 +108,8 @@ impl Wc {
                 to.copy_from_slice(bytes);
             }
         };
-        use core::mem::offset_of;
         use bindings::ib_uverbs_wc as U;
+        use core::mem::offset_of;
         put(offset_of!(U, wr_id), &self.wr_id.to_ne_bytes());
         put(offset_of!(U, status), &self.status.to_ne_bytes());
         put(offset_of!(U, opcode), &self.opcode.to_ne_bytes());

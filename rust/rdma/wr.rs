@@ -87,7 +87,7 @@ pub struct SendWrs<'a, P> {
     next: *const bindings::ib_send_wr,
     current: *const bindings::ib_send_wr,
     datagrams: bool,
-    _p: PhantomData<(&'a (), fn() -> P)>,
+    _p: PhantomData<&'a P>,
 }
 
 impl<'a, P: Provider> SendWrs<'a, P> {
@@ -138,7 +138,7 @@ impl<'a, P: Provider> Iterator for SendWrs<'a, P> {
 pub struct SendWr<'a, P> {
     raw: *const bindings::ib_send_wr,
     datagram: bool,
-    _p: PhantomData<(&'a (), fn() -> P)>,
+    _p: PhantomData<&'a P>,
 }
 
 impl<'a, P: Provider> SendWr<'a, P> {
@@ -198,14 +198,7 @@ impl<'a, P: Provider> SendWr<'a, P> {
             wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD => {
                 let wr = self.raw.cast::<bindings::ib_atomic_wr>();
                 // SAFETY: By the type invariant it is embedded, as first field, in this struct.
-                unsafe {
-                    Some((
-                        (*wr).remote_addr,
-                        (*wr).rkey,
-                        (*wr).compare_add,
-                        (*wr).swap,
-                    ))
-                }
+                unsafe { Some(((*wr).remote_addr, (*wr).rkey, (*wr).compare_add, (*wr).swap)) }
             }
             _ => None,
         }

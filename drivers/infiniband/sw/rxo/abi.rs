@@ -14,7 +14,7 @@ use kernel::transmute::AsBytes;
 use rdma_bindings as b;
 
 /// The number that user space finds the library by.
-pub(crate) const DRIVER_ID: u32 = b::rdma_driver_id_RDMA_DRIVER_RXE as u32;
+pub(crate) const DRIVER_ID: u32 = b::rdma_driver_id_RDMA_DRIVER_RXE;
 /// Version of the ABI: the one that came with numbers of address handles in work requests. The
 /// header does not name it.
 pub(crate) const ABI_VERSION: u32 = 2;

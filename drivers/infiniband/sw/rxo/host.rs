@@ -153,7 +153,10 @@ impl Host {
         let mut grh = [0; GRH_LEN];
         if let Some(packet) = &self.packet {
             let ip = packet.buf.ip();
-            if let Some(to) = GRH_LEN.checked_sub(ip.len()).and_then(|at| grh.get_mut(at..)) {
+            if let Some(to) = GRH_LEN
+                .checked_sub(ip.len())
+                .and_then(|at| grh.get_mut(at..))
+            {
                 to.copy_from_slice(ip);
             }
         }
@@ -316,7 +319,12 @@ impl Env for Host {
             .open(&self.port.stats, self.domain, rkey, va, len, access)
     }
 
-    fn place_remote(&mut self, region: &RemoteRange, offset: u32, len: u32) -> Result<(), KeyFault> {
+    fn place_remote(
+        &mut self,
+        region: &RemoteRange,
+        offset: u32,
+        len: u32,
+    ) -> Result<(), KeyFault> {
         payload(&mut self.packet, len, KeyFault::Operational, |at, chunk| {
             region.write(offset.saturating_add(at), chunk)
         })

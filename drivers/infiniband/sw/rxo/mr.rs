@@ -315,10 +315,10 @@ impl Regions {
         out: &mut [u8],
     ) -> Result<(), Refusal> {
         let mut rest = out;
-        for_pieces(list, skip, rest.len(), |sge, va, n| {
-            let (now, later) = core::mem::take(&mut rest).split_at_mut(n);
+        for_pieces(list, skip, rest.len(), |piece| {
+            let (now, later) = core::mem::take(&mut rest).split_at_mut(piece.length as usize);
             rest = later;
-            self.local(stats, domain, sge.lkey, va, n, 0, |mr, at| mr.read(at, now))
+            self.local(stats, domain, piece, 0, |mr, at| mr.read(at, now))
         })
     }
 
@@ -332,18 +332,12 @@ impl Regions {
         data: &[u8],
     ) -> Result<(), Refusal> {
         let mut rest = data;
-        for_pieces(list, skip, data.len(), |sge, va, n| {
-            let (now, later) = rest.split_at(n);
+        for_pieces(list, skip, data.len(), |piece| {
+            let (now, later) = rest.split_at(piece.length as usize);
             rest = later;
-            self.local(
-                stats,
-                domain,
-                sge.lkey,
-                va,
-                n,
-                access::LOCAL_WRITE,
-                |mr, at| mr.write(at, now),
-            )
+            self.local(stats, domain, piece, access::LOCAL_WRITE, |mr, at| {
+                mr.write(at, now)
+            })
         })
     }
 
@@ -351,15 +345,14 @@ impl Regions {
         &self,
         stats: &Stats,
         domain: Domain,
-        key: u32,
-        va: u64,
-        len: usize,
+        piece: &Sge,
         rights: u32,
         f: impl FnOnce(&Mr, u64) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         self.table
-            .with(key >> TAG_BITS, |mr| {
-                let at = mr.check(domain, key, va, len as u64, rights)?;
+            .with(piece.lkey >> TAG_BITS, |mr| {
+                let len = u64::from(piece.length);
+                let at = mr.check(domain, piece.lkey, piece.addr, len, rights)?;
                 f(&mr, at)
             })
             .unwrap_or(Err(Refusal::Unknown))
@@ -367,29 +360,33 @@ impl Regions {
     }
 }
 
-/// Calls `f` with entry, address and length of each piece of `len` bytes of a list, beginning
-/// `skip` bytes into it.
+/// Calls `f` with each piece of `len` bytes of a list, beginning `skip` bytes into it.
 fn for_pieces(
     list: &[Sge],
     skip: u32,
     len: usize,
-    mut f: impl FnMut(&Sge, u64, usize) -> Result<(), Refusal>,
+    mut f: impl FnMut(&Sge) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
-    let mut skip = u64::from(skip);
-    let mut left = len as u64;
+    let mut skip = skip;
+    let mut left = u32::try_from(len).map_err(|_| Refusal::Range)?;
     for sge in list {
         if left == 0 {
             break;
         }
-        let length = u64::from(sge.length);
-        if skip >= length {
-            skip -= length;
+        if skip >= sge.length {
+            skip -= sge.length;
             continue;
         }
-        let n = left.min(length - skip);
-        let va = sge.addr.checked_add(skip).ok_or(Refusal::Range)?;
-        f(sge, va, n as usize)?;
-        left -= n;
+        let piece = Sge {
+            addr: sge
+                .addr
+                .checked_add(u64::from(skip))
+                .ok_or(Refusal::Range)?,
+            length: left.min(sge.length - skip),
+            lkey: sge.lkey,
+        };
+        f(&piece)?;
+        left -= piece.length;
         skip = 0;
     }
     if left == 0 {

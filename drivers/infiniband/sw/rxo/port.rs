@@ -127,10 +127,7 @@ impl Port {
 
     /// The path MTU that the network device carries.
     pub(crate) fn mtu(&self) -> Mtu {
-        let payload = self
-            .netdev()
-            .map_or(0, |d| d.mtu())
-            .saturating_sub(HEADERS);
+        let payload = self.netdev().map_or(0, |d| d.mtu()).saturating_sub(HEADERS);
         Mtu::ALL
             .into_iter()
             .rev()
@@ -216,8 +213,11 @@ global_lock! {
 impl Ports {
     /// Makes the list known to the operations that come without a device.
     pub(crate) fn publish(namespaces: Pin<KBox<Namespaces<RxoNet>>>) -> Result<Published> {
+        #[expect(
+            unsafe_code,
+            reason = "a global lock has no other way to be initialised"
+        )]
         // SAFETY: Called once, when the module is loaded, before anything else uses the lock.
-        #[expect(unsafe_code, reason = "statics can't be pinned and initialised otherwise")]
         unsafe {
             GLOBAL.init()
         };
@@ -253,7 +253,10 @@ impl Ports {
             .retain(|e| !core::ptr::eq(&*e.port, port));
     }
 
-    fn find(ifindex: u32, ns: &Arc<Namespace<RxoNet>>) -> Option<(Arc<Port>, Arc<DeviceHandle<Rxo>>)> {
+    fn find(
+        ifindex: u32,
+        ns: &Arc<Namespace<RxoNet>>,
+    ) -> Option<(Arc<Port>, Arc<DeviceHandle<Rxo>>)> {
         GLOBAL
             .lock()
             .entries

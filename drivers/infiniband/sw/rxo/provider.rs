@@ -340,7 +340,11 @@ impl Provider for Rxo {
 
         let (sq, sq_slots, rq, rings, reply) = match context {
             None => {
-                let slots = asked.max_send_wr.max(1).checked_next_power_of_two().ok_or(EINVAL)?;
+                let slots = asked
+                    .max_send_wr
+                    .max(1)
+                    .checked_next_power_of_two()
+                    .ok_or(EINVAL)?;
                 (
                     SendQueue::new(None, slots, send_sge, 0)?,
                     slots,

@@ -223,10 +223,7 @@ impl QueuePair {
     /// Visits the queue pair: see the module's documentation. Any context.
     ///
     /// `None` if the queue pair is being destroyed.
-    fn visit<R>(
-        this: ArcBorrow<'_, Self>,
-        f: impl FnOnce(&mut Inner, Instant) -> R,
-    ) -> Option<R> {
+    fn visit<R>(this: ArcBorrow<'_, Self>, f: impl FnOnce(&mut Inner, Instant) -> R) -> Option<R> {
         let _pass = this.gate.enter()?;
         let (ret, pending) = {
             let mut guard = this.inner.lock();
@@ -304,11 +301,7 @@ impl QueuePair {
         Self::visit(this, |inner, now| {
             // No more than a ring holds, whatever the process does to its index meanwhile.
             for _ in 0..=this.cap.max_send_wr {
-                let Some(mut p) = inner
-                    .host
-                    .sq
-                    .pull(&this.port, this.domain, datagrams)
-                else {
+                let Some(mut p) = inner.host.sq.pull(&this.port, this.domain, datagrams) else {
                     break;
                 };
                 loop {
@@ -335,10 +328,7 @@ impl QueuePair {
     }
 
     /// Posts sends of a kernel consumer.
-    pub(crate) fn post_send(
-        this: ArcBorrow<'_, Self>,
-        wrs: &mut SendWrs<'_, Rxo>,
-    ) -> Result {
+    pub(crate) fn post_send(this: ArcBorrow<'_, Self>, wrs: &mut SendWrs<'_, Rxo>) -> Result {
         let datagrams = is_datagram(this.kind);
         Self::visit(this, |inner, now| {
             for wr in wrs {
@@ -480,11 +470,6 @@ impl QueuePair {
             other: false,
         };
         (attrs, self.cap, self.signal_all)
-    }
-
-    /// The device goes: everything outstanding fails.
-    pub(crate) fn fail(this: ArcBorrow<'_, Self>) {
-        Self::visit(this, |inner, now| inner.fail(now));
     }
 
     /// Takes the queue pair out of service: nothing happens on it when this returns. May sleep.

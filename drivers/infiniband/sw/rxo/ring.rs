@@ -111,17 +111,6 @@ impl Ring {
         self.buffer.read(self.at(index, out.len())?, out)
     }
 
-    /// Copies from within an element.
-    pub(crate) fn read_at(
-        &self,
-        index: u32,
-        offset: usize,
-        out: &mut [u8],
-    ) -> Result<(), MemoryFault> {
-        let end = offset.checked_add(out.len()).ok_or(MemoryFault)?;
-        self.buffer.read(self.at(index, end)?.wrapping_add(offset), out)
-    }
-
     /// Copies to an element; `data` must not be longer than one.
     pub(crate) fn write(&self, index: u32, data: &[u8]) -> Result<(), MemoryFault> {
         self.buffer.write(self.at(index, data.len())?, data)

@@ -128,11 +128,6 @@ impl SendQueue {
         self.next_slot = 0;
     }
 
-    /// The slot that the next work request goes to.
-    pub(crate) fn next_slot(&self) -> u32 {
-        self.next_slot
-    }
-
     /// The transport took the work request prepared last.
     pub(crate) fn accepted(&mut self) {
         self.next_slot = self.next_slot.wrapping_add(1) & self.slot_mask();
@@ -203,7 +198,12 @@ impl SendQueue {
     }
 
     /// Copies the next work request from the process's ring, if there is one.
-    pub(crate) fn pull(&mut self, port: &Port, domain: Domain, datagrams: bool) -> Option<Prepared> {
+    pub(crate) fn pull(
+        &mut self,
+        port: &Port,
+        domain: Domain,
+        datagrams: bool,
+    ) -> Option<Prepared> {
         let posts = self.posts.as_mut()?;
         if posts.next == posts.ring.producer() {
             return None;

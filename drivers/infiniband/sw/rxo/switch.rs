@@ -11,7 +11,6 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        ArcBorrow,
         Mutex, //
     }, //
 };
@@ -76,15 +75,6 @@ impl Switch {
         self.qps.remove(number);
     }
 
-    /// Calls `f` for each queue pair of a port.
-    pub(crate) fn for_each(&self, port: &Port, mut f: impl FnMut(ArcBorrow<'_, QueuePair>)) {
-        self.qps.for_each(|_, qp| {
-            if core::ptr::eq(&*qp.port, port) {
-                f(qp);
-            }
-        });
-    }
-
     /// The port that a packet came in by; for packets of the host to itself, the one that owns
     /// the address.
     fn port(&self, buf: &RxBuf) -> Option<Arc<Port>> {
@@ -111,14 +101,12 @@ impl Switch {
         let parsed = Headers::parse(bytes, len).map_err(|_: Malformed| Stat::RxMalformed)?;
         let mut bth = [0; BTH_LEN];
         bth.copy_from_slice(bytes.get(..BTH_LEN).ok_or(Stat::RxMalformed)?);
-        let udp = buf.udp();
-        let crc = invariant_crc(buf.ip(), &udp, &bth, |seed| {
+        let crc = invariant_crc(buf.ip(), buf.udp(), &bth, |seed| {
             buf.crc32(seed, BTH_LEN, len.checked_sub(BTH_LEN)?)
         })
         .ok_or(Stat::RxMalformed)?;
         let mut sent = [0; ICRC_LEN];
-        buf.copy_to(len, &mut sent)
-            .map_err(|_| Stat::RxMalformed)?;
+        buf.copy_to(len, &mut sent).map_err(|_| Stat::RxMalformed)?;
         if u32::from_le_bytes(sent) != crc {
             return Err(Stat::RxIcrcErrors);
         }
@@ -173,7 +161,10 @@ impl PerNet for RxoNet {
                 }),
                 GFP_KERNEL,
             )?,
-            sockets: KBox::pin_init(new_mutex!(Sockets::default(), "RxoNet::sockets"), GFP_KERNEL)?,
+            sockets: KBox::pin_init(
+                new_mutex!(Sockets::default(), "RxoNet::sockets"),
+                GFP_KERNEL,
+            )?,
         })
     }
 }

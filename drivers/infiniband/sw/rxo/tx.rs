@@ -63,11 +63,6 @@ impl Way {
         }
     }
 
-    /// Forgets the route, and with it the network device that it holds.
-    pub(crate) fn forget(&mut self) {
-        self.route = None;
-    }
-
     /// Returns a route that is valid now.
     fn route(&mut self, port: &Port) -> Result<&Route> {
         if !self.route.as_ref().is_some_and(Route::is_valid) {
@@ -186,9 +181,7 @@ fn send_packet(
         return Ok(());
     };
     if payload > 0 {
-        let to = skb
-            .put_for_overwrite(payload)
-            .ok_or(WcStatus::LocQpOpErr)?;
+        let to = skb.put_for_overwrite(payload).ok_or(WcStatus::LocQpOpErr)?;
         match source {
             Source::None => to.fill(0),
             Source::Send { slot } => host.gather(slot, packet.offset, to)?,
