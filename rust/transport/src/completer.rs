@@ -262,8 +262,14 @@ impl<E: Env> Qp<E> {
                     kind: NakKind::Sequence,
                     psn,
                 });
-                if self.acknowledge(now, psn, env) != Blocked::Dead && self.req.pos != self.comp.una
-                {
+                let blocked = self.acknowledge(now, psn, env);
+                // One that was overtaken: the peer has shown meanwhile that it came further.
+                let una = self.comp.una;
+                let old = psn.distance_from(una) < self.comp.reached.distance_from(una);
+                if old && blocked != Blocked::No {
+                    return env.count(Counter::RxStaleResponses);
+                }
+                if blocked != Blocked::Dead && self.req.pos != una {
                     self.retry(RetransmitCause::SequenceNak, env);
                 }
             }

@@ -515,6 +515,8 @@ pub struct Pair {
     pub log: Vec<(usize, u8, u32)>,
     /// How often a packet was lost, by side, opcode and PSN.
     lost: HashMap<(usize, u8, u32), u32>,
+    /// How many responses of a side were lost since one was not.
+    in_a_row: [u32; 2],
     seq: u64,
     air: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
 }
@@ -540,6 +542,7 @@ impl Pair {
             sent: [0; 2],
             log: Vec::new(),
             lost: HashMap::new(),
+            in_a_row: [0; 2],
             seq: 0,
             air: BinaryHeap::new(),
         }
@@ -569,11 +572,16 @@ impl Pair {
             }
         }
         let w = self.weather;
-        // Never so much that a sender may rightly give up.
+        // Never so much that a sender may rightly give up: no packet more than twice, no three responses in a row.
         let lost = self.lost.entry((side, bytes[0], psn)).or_insert(0);
-        if *lost < 2 && self.rng.permille(w.loss) {
+        let response = (0x0d..=0x12).contains(&bytes[0]);
+        if *lost < 2 && !(response && self.in_a_row[side] >= 2) && self.rng.permille(w.loss) {
             *lost += 1;
+            self.in_a_row[side] += u32::from(response);
             return;
+        }
+        if response {
+            self.in_a_row[side] = 0;
         }
         let copies = 1 + usize::from(self.rng.permille(w.duplicate));
         for _ in 0..copies {
