@@ -962,19 +962,16 @@ impl<E: Env> Qp<E> {
 
     /// Packets of the oldest answer that waits in a resource.
     fn poll_resources(&mut self, budget: u32, env: &mut E) -> Option<Burst> {
-        let waiting = self
-            .resources
-            .iter()
-            .enumerate()
-            .filter(|(_, r)| r.answer.is_some());
-        let (slot, r) = waiting.min_by_key(|(_, r)| r.serial)?;
+        let (slot, r) = (0..u32::MAX)
+            .zip(self.resources.iter())
+            .filter(|(_, r)| r.answer.is_some())
+            .min_by_key(|(_, r)| r.serial)?;
         let (answer, memory) = (r.answer?, r.memory);
         let aeth = self.ack(r.msn, env);
         let mtu = self.set.mtu.bytes();
         let bth = self.bth(r.psn(answer.at));
         let owner = Owner::Response {
-            // CAST: resources are few.
-            resource: slot as u32,
+            resource: slot,
             usage: r.usage,
         };
 
@@ -1000,10 +997,7 @@ impl<E: Env> Qp<E> {
                 env.count_n(Counter::TxReadResponses, count);
                 Burst {
                     source: match r.region {
-                        // CAST: as above.
-                        Some(_) => Source::Read {
-                            resource: slot as u32,
-                        },
+                        Some(_) => Source::Read { resource: slot },
                         None => Source::None,
                     },
                     offset,
@@ -1027,7 +1021,7 @@ impl<E: Env> Qp<E> {
                 }
             }
         };
-        if let Some(r) = self.resources.get_mut(slot) {
+        if let Some(r) = self.resources.get_mut(slot as usize) {
             if count >= left {
                 r.answer = None;
                 r.fresh = false;
