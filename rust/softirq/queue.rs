@@ -10,9 +10,13 @@ use kernel::{
         Flags, //
     },
     prelude::*,
+    sync::static_lock_class,
     workqueue::{
+        impl_has_work,
         Queue,
-        RawWorkItem, //
+        RawWorkItem,
+        Work,
+        WorkItem, //
     }, //
 };
 
@@ -59,6 +63,7 @@ impl QueueKind {
 /// `wq` is a work queue that was allocated for this and has not been destroyed.
 pub struct OwnedQueue {
     wq: NonNull<bindings::workqueue_struct>,
+    kind: QueueKind,
 }
 
 // SAFETY: Work queues can be used and destroyed by every thread.
@@ -78,6 +83,7 @@ impl OwnedQueue {
         // INVARIANT: It was just allocated.
         Ok(Self {
             wq: NonNull::new(wq).ok_or(ENOMEM)?,
+            kind,
         })
     }
 
@@ -100,7 +106,10 @@ impl OwnedQueue {
         self.queue().enqueue(work)
     }
 
-    /// Runs a closure as work, see [`Queue::try_spawn`].
+    /// Runs a closure as work.
+    ///
+    /// This is like [`Queue::try_spawn`], which can't be used for process and softirq context
+    /// alike without lockdep taking offence.
     ///
     /// Context: that of `flags`.
     pub fn try_spawn<T: 'static + Send + FnOnce()>(
@@ -108,7 +117,17 @@ impl OwnedQueue {
         flags: Flags,
         func: T,
     ) -> Result<(), AllocError> {
-        self.queue().try_spawn(flags, func)
+        let (name, class) = match self.kind {
+            QueueKind::Bh => (c"OwnedQueue::try_spawn, softirq", static_lock_class!()),
+            _ => (c"OwnedQueue::try_spawn", static_lock_class!()),
+        };
+        let closure = pin_init!(Closure {
+            work <- Work::new(name, class),
+            func: Some(func),
+        });
+
+        self.enqueue(KBox::pin_init(closure, flags).map_err(|_| AllocError)?);
+        Ok(())
     }
 
     /// Waits until all work that is on the queue now has run.
@@ -126,5 +145,27 @@ impl Drop for OwnedQueue {
         // can be enqueued while it goes: that takes a borrow of `self`, and delayed work, which
         // is enqueued by a timer, is not offered.
         unsafe { bindings::destroy_workqueue(self.wq.as_ptr()) }
+    }
+}
+
+/// A closure that runs as work.
+#[pin_data]
+struct Closure<T> {
+    #[pin]
+    work: Work<Closure<T>>,
+    func: Option<T>,
+}
+
+impl_has_work! {
+    impl{T} HasWork<Self> for Closure<T> { self.work }
+}
+
+impl<T: FnOnce()> WorkItem for Closure<T> {
+    type Pointer = Pin<KBox<Self>>;
+
+    fn run(mut this: Pin<KBox<Self>>) {
+        if let Some(func) = this.as_mut().project().func.take() {
+            func();
+        }
     }
 }
