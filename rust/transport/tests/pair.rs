@@ -418,3 +418,85 @@ fn soak_some() {
         soak(seed, verbose);
     }
 }
+
+/// Unreliable messages over a bad link: what arrives is whole and in order, what does not is not seen.
+fn unreliable(ty: QpType, seed: u64) -> usize {
+    let mut rng = Rng::new(seed);
+    let c = Config {
+        ty,
+        psn: 0xff_fff0,
+        ..Config::default()
+    };
+    let mut p = pair(&c, seed);
+    p.weather = Weather {
+        loss: 50,
+        duplicate: 0,
+        reorder: rng.below(2) as u32 * 20,
+        delay: 1000,
+        jitter: 0,
+    };
+    const LEN: u32 = 700;
+    const GRH: u64 = 40;
+    let grh = if ty == QpType::Ud { GRH } else { 0 };
+    let count = 64;
+    for id in 0..count {
+        // Each message is filled with its number, and so long that no other has its length.
+        let len = if ty == QpType::Ud {
+            id as u32
+        } else {
+            LEN - id as u32
+        };
+        let from = BASE + id * 1024;
+        p.nodes[0].host.bytes_mut(from, len).fill(id as u8);
+        let into = BASE + id * 1024;
+        p.nodes[1].post_recv(id, into, LEN + 40);
+        let op = if rng.permille(500) {
+            SendOp::Send
+        } else {
+            SendOp::SendImm(id as u32)
+        };
+        let w = SendWqe {
+            ud: (ty == QpType::Ud).then_some(UdDest {
+                qpn: QPN[1],
+                qkey: 0x1234,
+                ..UdDest::default()
+            }),
+            ..wqe(id, op, len, 0, 0)
+        };
+        p.post(0, from, w).unwrap();
+        p.step();
+    }
+    p.run();
+    let sent: Vec<u64> = p.nodes[0].host.send_cq.iter().map(|d| d.wr_id).collect();
+    assert_eq!(sent, (0..count).collect::<Vec<_>>());
+    let host = &p.nodes[1].host;
+    let mut before = None;
+    for (n, done) in host.recv_cq.iter().enumerate() {
+        assert_eq!(done.wr_id, n as u64);
+        assert_eq!(done.c.status, WcStatus::Success);
+        let len = done.c.byte_len - grh as u32;
+        let id = if ty == QpType::Ud { len } else { LEN - len };
+        if let Some(imm) = done.c.imm {
+            assert_eq!(imm, id);
+        }
+        if ty == QpType::Uc || p.weather.reorder == 0 {
+            assert!(before < Some(id), "order, seed {seed}");
+        }
+        before = Some(id);
+        let data = host.bytes(BASE + done.wr_id * 1024 + grh, len);
+        assert!(data.iter().all(|b| *b == id as u8), "data, seed {seed}");
+    }
+    assert_eq!(p.sent[1], 0, "an unreliable peer answers nothing");
+    host.recv_cq.len()
+}
+
+#[test]
+fn unreliable_messages_arrive_whole_or_not_at_all() {
+    for ty in [QpType::Uc, QpType::Ud] {
+        let arrived: usize = (1..100).map(|seed| unreliable(ty, seed)).sum();
+        assert!(
+            arrived > 99 * 64 / 2 && arrived < 99 * 64,
+            "{ty:?}: {arrived}"
+        );
+    }
+}

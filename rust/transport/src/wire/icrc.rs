@@ -28,12 +28,24 @@ pub const SEED: u32 = 0xdebb_20e3;
 /// An update step over bytes without inversion at either end, such as the kernel's `crc32_le`.
 pub type Crc32Le = fn(u32, &[u8]) -> u32;
 
-/// Concatenates the parts behind eight bytes of ones, and sets the masked bytes to ones.
-fn prefix<const N: usize>(parts: [&[u8]; 3], masked: &[(usize, u8)]) -> [u8; N] {
+/// Puts headers behind eight bytes of ones, and sets the masked bytes to ones.
+fn prefix<const N: usize, const IP: usize>(
+    ip: &[u8; IP],
+    udp: &[u8; UDP_LEN],
+    bth: &[u8; BTH_LEN],
+    masked: &[(usize, u8)],
+) -> [u8; N] {
     let mut out = [0xff; N];
-    let bytes = parts.into_iter().flatten();
-    for (to, from) in out.iter_mut().skip(LRH_LEN).zip(bytes) {
-        *to = *from;
+    if let Some((_, rest)) = out.split_first_chunk_mut::<LRH_LEN>() {
+        if let Some((to, rest)) = rest.split_first_chunk_mut() {
+            *to = *ip;
+            if let Some((to, rest)) = rest.split_first_chunk_mut() {
+                *to = *udp;
+                if let Some((to, _)) = rest.split_first_chunk_mut() {
+                    *to = *bth;
+                }
+            }
+        }
     }
     for (at, mask) in masked {
         if let Some(b) = out.get_mut(*at) {
@@ -61,7 +73,7 @@ pub fn v4_prefix(
         (UDP + 7, 0xff),
         (BTH + 4, 0xff),
     ];
-    prefix([ip, udp, bth], MASKED)
+    prefix(ip, udp, bth, MASKED)
 }
 
 /// The prefix over IPv6: traffic class, flow label, hop limit, the checksum and the congestion byte of the BTH are masked.
@@ -83,7 +95,7 @@ pub fn v6_prefix(
         (UDP + 7, 0xff),
         (BTH + 4, 0xff),
     ];
-    prefix([ip, udp, bth], MASKED)
+    prefix(ip, udp, bth, MASKED)
 }
 
 /// The ICRC of a prefix and the rest of the packet (extension headers, payload and padding): the bytes to append.
