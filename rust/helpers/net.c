@@ -4,10 +4,12 @@
 #include <linux/crc32.h>
 #include <linux/if_arp.h>
 #include <linux/if_vlan.h>
+#include <linux/igmp.h>
 #include <linux/ipv6.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/rcupdate.h>
+#include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/unaligned.h>
 #include <net/dst.h>
@@ -240,6 +242,39 @@ int rust_helper_udp_encap_open(struct net *net, bool v6, u16 port,
 	setup_udp_tunnel_sock(net, sock->sk, &tunnel);
 	*sk = sock->sk;
 	return 0;
+}
+
+/* Joins or leaves a group on a device. */
+int rust_helper_udp_mc_member(struct sock *sk, bool join, int ifindex,
+			      const u8 *group)
+{
+	int err;
+
+	rtnl_lock();
+	lock_sock(sk);
+	if (sk->sk_family == AF_INET) {
+		struct ip_mreqn mreq = {
+			.imr_multiaddr.s_addr =
+				get_unaligned((__be32 *)group),
+			.imr_ifindex = ifindex,
+		};
+
+		err = join ? ip_mc_join_group(sk, &mreq) :
+			     ip_mc_leave_group(sk, &mreq);
+	} else {
+#if IS_ENABLED(CONFIG_IPV6)
+		struct in6_addr addr;
+
+		memcpy(&addr, group, sizeof(addr));
+		err = join ? ipv6_sock_mc_join(sk, ifindex, &addr) :
+			     ipv6_sock_mc_drop(sk, ifindex, &addr);
+#else
+		err = -EAFNOSUPPORT;
+#endif
+	}
+	release_sock(sk);
+	rtnl_unlock();
+	return err;
 }
 
 void *rust_helper_sk_user_data(struct sock *sk)

@@ -18,6 +18,8 @@ use kernel::{
 use crate::{
     bindings,
     Family,
+    IpAddr,
+    NetDevice,
     NetNs,
     RxSkb, //
 };
@@ -153,7 +155,7 @@ impl Sockets {
 /// When it has been dropped the receiver is not called any more. The port is closed before that if
 /// the namespace goes.
 ///
-/// It must be dropped in process context, and not by the receiver.
+/// It must be dropped in process context, without the RTNL lock, and not by the receiver.
 pub struct UdpSocket {
     socket: Arc<Socket>,
     sockets: Arc<Sockets>,
@@ -230,6 +232,57 @@ impl UdpSocket {
     /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    fn member(&self, join: bool, dev: &NetDevice, group: &IpAddr) -> Result {
+        if group.family() != self.family {
+            return Err(EINVAL);
+        }
+
+        let state = self.socket.state.lock();
+        let sk = state.sk.ok_or(ENODEV)?;
+
+        // CAST: An index that comes from C as a number that is not negative.
+        //
+        // SAFETY: By the type invariants it is a UDP socket, which is not closed while the lock is
+        // held. Its family is that of the address, which is as long as the function expects.
+        to_result(unsafe {
+            bindings::udp_mc_member(
+                sk.as_ptr(),
+                join,
+                dev.ifindex() as c_int,
+                group.octets().as_ptr(),
+            )
+        })
+    }
+
+    /// Joins a group on a device of the namespace, so that packets to the group come in.
+    ///
+    /// Packets come without regard to who has joined: a receiver gets all packets to its port that
+    /// the host has a member for.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: it is not an address of a group, or of another family.
+    /// - `EADDRINUSE`: it has been joined.
+    /// - `ENODEV`: the port is closed, or the device not in the namespace.
+    /// - `ENOBUFS`: too many groups, or no memory.
+    ///
+    /// Context: process, without the RTNL lock.
+    pub fn join(&self, dev: &NetDevice, group: &IpAddr) -> Result {
+        self.member(true, dev, group)
+    }
+
+    /// Leaves a group.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`, `ENODEV`: as for [`UdpSocket::join`].
+    /// - `EADDRNOTAVAIL`: it has not been joined.
+    ///
+    /// Context: process, without the RTNL lock.
+    pub fn leave(&self, dev: &NetDevice, group: &IpAddr) -> Result {
+        self.member(false, dev, group)
     }
 
     /// Returns whether the port is still open.
