@@ -86,7 +86,7 @@ pub trait NetEvents: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `block` is registered, with [`NotifierRegistration::notify`] as its function.
+/// `block` is registered, with `NotifierRegistration::notify` as its function.
 #[pin_data(PinnedDrop)]
 pub struct NotifierRegistration<H: NetEvents> {
     handler: H,

@@ -74,7 +74,7 @@ struct State<T> {
 ///
 /// # Invariants
 ///
-/// - `timer` is initialised, with [`DeadlineTimer::fire`] as its function.
+/// - `timer` is initialised, with `DeadlineTimer::fire` as its function.
 /// - `timer` is started only with the lock of `state` held, and only when `owner` is [`Some`] and
 ///   refers to the object that this is a part of.
 /// - While `timer` is queued, or its function is called but has not taken the lock yet, `owner` is

@@ -31,8 +31,8 @@ const CLOSED: u64 = 1 << 63;
 ///
 /// # Invariants
 ///
-/// - The bits of `state` below [`CLOSED`] are the number of passes that exist.
-/// - Once [`CLOSED`] is set, it stays set and the number of passes never rises.
+/// - The bits of `state` below `CLOSED` are the number of passes that exist.
+/// - Once `CLOSED` is set, it stays set and the number of passes never rises.
 /// - `empty` is completed exactly once, by whoever makes the state `CLOSED` with no passes.
 #[pin_data]
 pub struct Gate {

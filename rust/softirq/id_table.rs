@@ -68,7 +68,7 @@ unsafe extern "C" fn release_node<T>(work: *mut bindings::work_struct) {
 /// # Invariants
 ///
 /// - `array` is an initialised array whose entries are reserved, or point to a `Node<T>` that was
-///   leaked from a [`KBox`], with `release` initialised for [`release_node`].
+///   leaked from a [`KBox`], with `release` initialised for `release_node`.
 /// - `next` is only accessed under the lock of the array.
 #[pin_data(PinnedDrop)]
 pub struct IdTable<T: Send + Sync + 'static> {
