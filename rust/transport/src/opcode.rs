@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! BTH opcodes: one table says which headers follow, how long the payload may be, who handles the packet and how it is
-//! acknowledged (9.2.1 and 9.4 to 9.8; congestion notification: annex A17).
+//! acknowledged (chapter 9; congestion notification: annex A17).
 
 /// A BTH opcode: three bits of service, five of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -315,7 +315,7 @@ impl<E: Env> Qp<E> {
             self.refill_retries();
         }
         if attr.max_dest_rd_atomic.is_some() && from == to {
-            self.forget_resources();
+            self.resp.limit_resources(self.set.max_dest_rd_atomic);
         }
     }
 

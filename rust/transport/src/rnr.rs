@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RNR NAK timer codes (9.7.5.2.8).
+//! RNR NAK timer codes of the AETH.
 
 use crate::time::Duration;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The states of a queue pair: one table says which transitions there are, and which attributes each must and may bring
-//! (10.3.1 and the table of queue pair transition properties in 11.2.5.2).
+//! (10.3.1).
 
 use crate::psn::Psn;
 use crate::verbs::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Wire formats: the base transport header and what follows it (9.2, 9.3).
+//! Wire formats: the base transport header and what follows it (chapter 9).
 
 use crate::opcode::{
     HeaderSet,
@@ -119,7 +119,7 @@ pub struct ImmDt(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ieth(pub u32);
 
-/// A NAK code (table 9.7.5.2.2 onwards).
+/// A NAK code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakCode {
     /// A packet is missing.

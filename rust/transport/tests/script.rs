@@ -378,6 +378,18 @@ fn progress_restarts_the_timer() {
 }
 
 #[test]
+fn timer_is_that_of_the_oldest_packet() {
+    let mut s = script(config());
+    s.post(1, SendOp::Write, 1);
+    s.tx();
+    let d = s.n.qp.deadline();
+    s.now = s.now.saturating_add(Duration::from_nanos(1000));
+    s.post(2, SendOp::Write, 1);
+    s.tx();
+    assert_eq!(s.n.qp.deadline(), d);
+}
+
+#[test]
 fn early_call_of_the_deadline_does_nothing() {
     let mut s = script(config());
     s.post(1, SendOp::Write, 1);
@@ -509,6 +521,23 @@ fn rnr_nak_again_while_waiting_costs_nothing() {
     s.rx(ack(100, 0x21, 0));
     s.wait();
     assert_eq!(s.seen(), [(0x04, 100)]);
+}
+
+#[test]
+fn rnr_wait_does_not_count_as_ack_timeout() {
+    let mut s = script(config());
+    s.unlimited();
+    for id in 0..3 {
+        s.post(id, SendOp::Send, 1);
+    }
+    s.tx();
+    s.rx(ack(101, 0x3f, 1));
+    // It was taken after all, by a packet on its way.
+    s.rx(ack(101, 0x1f, 2));
+    assert_eq!(s.wait(), rnr::delay(31));
+    s.n.qp.on_deadline(s.now, &mut s.n.host);
+    assert_eq!(s.n.host.counted(Counter::Timeouts), 0);
+    assert_eq!(s.seen(), [(0x04, 102), (0x04, 103)]);
 }
 
 #[test]
@@ -736,6 +765,48 @@ fn missing_read_response_is_asked_for_once_from_where_it_broke_off() {
 }
 
 #[test]
+fn retries_last_while_the_peer_comes_further() {
+    let mut s = script(Config {
+        retry_cnt: 1,
+        ..config()
+    });
+    s.post(1, SendOp::Read, 1);
+    for id in 2..10 {
+        s.post(id, SendOp::Write, 1);
+    }
+    // The response to the READ is lost each time, and a WRITE too.
+    for psn in 102..108 {
+        assert_eq!(s.seen()[0], (0x0c, 100));
+        s.rx(ack(psn, 0x60, 0));
+        assert_eq!(s.state(), QpState::Rts);
+    }
+    // Again the same is no news.
+    s.tx();
+    s.rx(ack(107, 0x60, 0));
+    assert_eq!(s.done()[0], (1, RetryExcErr));
+}
+
+#[test]
+fn overtaken_nak_costs_no_retry() {
+    let mut s = script(Config {
+        retry_cnt: 1,
+        ..config()
+    });
+    s.post(1, SendOp::Read, 1);
+    for id in 2..10 {
+        s.post(id, SendOp::Write, 1);
+    }
+    s.tx();
+    s.rx(ack(107, 0x60, 0));
+    for psn in 102..107 {
+        s.tx();
+        s.rx(ack(psn, 0x60, 0));
+    }
+    assert_eq!(s.state(), QpState::Rts);
+    assert_eq!(s.seen(), []);
+}
+
+#[test]
 fn ack_beyond_a_read_says_that_its_response_is_lost() {
     let mut s = script(config());
     s.post(1, SendOp::Read, 1);
@@ -889,6 +960,23 @@ fn gather_fault_completes_after_the_earlier_ones() {
     s.rx(ack(100, 0x1f, 1));
     assert_eq!(s.done(), [(1, Success), (2, LocProtErr), (3, WrFlushErr)]);
     assert_eq!(s.state(), QpState::Err);
+}
+
+#[test]
+fn nothing_is_sent_behind_a_failed_request() {
+    let mut s = script(config());
+    s.post(1, SendOp::Write, 1);
+    s.post(2, SendOp::Write, 1);
+    s.post(3, SendOp::Write, 1);
+    let now = s.now;
+    let n = &mut s.n;
+    let bursts: Vec<_> = (0..3)
+        .map(|_| n.qp.poll_transmit(now, 8, &mut n.host).unwrap())
+        .collect();
+    n.qp.sent(now, &bursts[1], Err(LocProtErr), &mut n.host);
+    s.post(4, SendOp::Write, 1);
+    assert_eq!(s.seen(), []);
+    assert_eq!(s.idle(), Idle::Failed);
 }
 
 #[test]
@@ -1088,16 +1176,14 @@ fn nothing_is_acknowledged_unasked() {
 #[test]
 fn credits_count_the_receive_under_way() {
     let mut s = script(config());
-    for i in 0..5 {
+    for i in 0..3 {
         s.n.post_recv(i, BASE, 1000);
     }
     s.rx(p(Opcode::RC_SEND_FIRST, 100).data(256, 1));
-    // Four are left, and one belongs to message 1, which does not count yet.
-    assert_eq!(s.reply(), Some((100, 4, 0)));
-    s.n.post_recv(5, BASE, 1000);
-    s.n.post_recv(5, BASE, 1000);
+    // Two are left, and one belongs to message 1, which does not count yet.
+    assert_eq!(s.reply(), Some((100, 3, 0)));
     s.rx(p(Opcode::RC_SEND_LAST, 101).data(1, 1));
-    assert_eq!(s.reply(), Some((101, 5, 1)));
+    assert_eq!(s.reply(), Some((101, 2, 1)));
 }
 
 #[test]
