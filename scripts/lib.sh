@@ -49,6 +49,14 @@ lane_make()
 	esac
 }
 
+# module_make LANE: and those of a module build.
+module_make()
+{
+	lane_make "$1"
+	# A warning about each C file, from UML's own header.
+	[ "$1" != debug ] || echo "KCFLAGS=-Wno-null-pointer-arithmetic"
+}
+
 # src_key: a name for this checkout's own output below the lane's.
 src_key()
 {
