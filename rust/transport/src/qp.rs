@@ -11,8 +11,6 @@ use crate::env::{
     AsyncEvent,
     Counter,
     Env,
-    RecvCompletion,
-    RecvOp,
     Trace, //
 };
 use crate::opcode::{
@@ -29,10 +27,7 @@ use crate::requester::{
     Requester, //
 };
 use crate::responder::Responder;
-use crate::ring::{
-    Progress,
-    SendQueue, //
-};
+use crate::ring::SendQueue;
 use crate::state::{
     self,
     ModifyError,
@@ -40,7 +35,6 @@ use crate::state::{
 };
 use crate::time::Instant;
 use crate::verbs::{
-    Access,
     Mtu,
     QpState,
     QpType,
@@ -53,6 +47,11 @@ use crate::wire::{
     Bth,
     Parsed, //
 };
+
+mod finish;
+mod settings;
+
+pub(crate) use settings::Settings;
 
 /// Why a work request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,74 +66,6 @@ pub enum PostError {
     Length,
     /// A datagram without destination.
     Destination,
-}
-
-/// The attributes in force.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) sqd_notify: bool,
-    pub(crate) access: Access,
-    pub(crate) pkey_index: u16,
-    pub(crate) pkey: u16,
-    pub(crate) port: u8,
-    pub(crate) qkey: u32,
-    pub(crate) mtu: Mtu,
-    pub(crate) timeout: u8,
-    pub(crate) retry_cnt: u8,
-    pub(crate) rnr_retry: u8,
-    pub(crate) rq_psn: Psn,
-    pub(crate) sq_psn: Psn,
-    pub(crate) max_rd_atomic: u8,
-    pub(crate) max_dest_rd_atomic: u8,
-    pub(crate) min_rnr_timer: u8,
-    pub(crate) dest_qpn: u32,
-}
-
-impl Settings {
-    const fn new() -> Self {
-        Self {
-            sqd_notify: false,
-            access: Access::NONE,
-            pkey_index: 0,
-            pkey: 0xffff,
-            port: 1,
-            qkey: 0,
-            mtu: Mtu::Mtu4096,
-            timeout: 0,
-            retry_cnt: 0,
-            rnr_retry: 0,
-            rq_psn: Psn::new(0),
-            sq_psn: Psn::new(0),
-            max_rd_atomic: 0,
-            max_dest_rd_atomic: 0,
-            min_rnr_timer: 0,
-            dest_qpn: 0,
-        }
-    }
-
-    /// Takes over what `a` gives.
-    fn apply(&mut self, a: &QpAttr) {
-        fn set<T: Copy>(to: &mut T, from: Option<T>) {
-            if let Some(v) = from {
-                *to = v;
-            }
-        }
-        set(&mut self.sqd_notify, a.en_sqd_async_notify);
-        set(&mut self.access, a.access);
-        set(&mut self.pkey_index, a.pkey_index);
-        set(&mut self.port, a.port);
-        set(&mut self.qkey, a.qkey);
-        set(&mut self.mtu, a.path_mtu);
-        set(&mut self.timeout, a.timeout);
-        set(&mut self.retry_cnt, a.retry_cnt);
-        set(&mut self.rnr_retry, a.rnr_retry);
-        set(&mut self.rq_psn, a.rq_psn);
-        set(&mut self.sq_psn, a.sq_psn);
-        set(&mut self.max_rd_atomic, a.max_rd_atomic);
-        set(&mut self.max_dest_rd_atomic, a.max_dest_rd_atomic);
-        set(&mut self.min_rnr_timer, a.min_rnr_timer);
-        set(&mut self.dest_qpn, a.dest_qpn);
-    }
 }
 
 /// A queue pair at a glance.
@@ -247,7 +178,7 @@ impl<E: Env> Qp<E> {
         }
     }
 
-    /// Sets how many request packets may be unacknowledged; see [`crate::Qp`] for the default.
+    /// Sets how many request packets may be unacknowledged; [`crate::DEFAULT_WINDOW`] unless told.
     pub fn set_window(&mut self, packets: u32) {
         self.req.set_window(packets);
     }
@@ -525,145 +456,5 @@ impl<E: Env> Qp<E> {
     pub(crate) fn raise(&mut self, e: AsyncEvent, env: &mut E) {
         env.trace(Trace::Event(e));
         env.event(e);
-    }
-
-    /// Completes the oldest send work request.
-    fn complete_oldest(&mut self, status: WcStatus, env: &mut E) {
-        let Some((slot, entry)) = self.sq.pop() else {
-            return;
-        };
-        let wqe = entry.wqe;
-        if wqe.op.is_read_or_atomic() && entry.progress != Progress::Posted {
-            self.req.outstanding_reads = self.req.outstanding_reads.saturating_sub(1);
-        }
-        match status {
-            WcStatus::Success => env.count(Counter::SendCompletions),
-            WcStatus::WrFlushErr => env.count(Counter::Flushes),
-            _ => {
-                env.count(Counter::ErrorCompletions);
-                env.trace(Trace::SendFailed { slot, status });
-            }
-        }
-        let signal = self.sig_all || wqe.flags.signaled || status != WcStatus::Success;
-        let byte_len = match (status, wqe.op) {
-            (WcStatus::Success, SendOp::Local) => 0,
-            (WcStatus::Success, _) => wqe.length,
-            _ => 0,
-        };
-        env.complete_send(slot, &wqe, status, byte_len, signal);
-    }
-
-    /// Completes what is ready to, in order. A failure takes the queue pair to ERR, or to SQE if it is unreliable.
-    pub(crate) fn pump(&mut self, env: &mut E) {
-        while let Some((_, entry)) = self.sq.oldest() {
-            match entry.progress {
-                Progress::Done => self.complete_oldest(WcStatus::Success, env),
-                Progress::Failed(status) => {
-                    self.complete_oldest(status, env);
-                    if self.ty.is_reliable() {
-                        self.enter_error(env);
-                    } else {
-                        self.enter(QpState::Sqe, env);
-                        self.flush_sends(env);
-                    }
-                    return;
-                }
-                _ => break,
-            }
-        }
-        self.check_drained(env);
-    }
-
-    /// In SQD, notes that everything begun has completed.
-    fn check_drained(&mut self, env: &mut E) {
-        let busy = self
-            .sq
-            .oldest()
-            .is_some_and(|(_, s)| s.progress != Progress::Posted);
-        if self.state != QpState::Sqd || self.req.drained || busy {
-            return;
-        }
-        self.req.drained = true;
-        if self.set.sqd_notify {
-            self.raise(AsyncEvent::SqDrained, env);
-        }
-    }
-
-    /// Flushes all send work requests.
-    fn flush_sends(&mut self, env: &mut E) {
-        while self.sq.used() != 0 {
-            self.complete_oldest(WcStatus::WrFlushErr, env);
-        }
-        self.sq.cur = self.sq.head;
-        self.req.halt();
-        self.comp.halt();
-    }
-
-    /// Ends the current receive with an error.
-    pub(crate) fn fail_receive(&mut self, status: WcStatus, env: &mut E) {
-        if self.resp.recv.take().is_none() {
-            return;
-        }
-        env.count(match status {
-            WcStatus::WrFlushErr => Counter::Flushes,
-            _ => Counter::ErrorCompletions,
-        });
-        if status != WcStatus::WrFlushErr {
-            env.trace(Trace::RecvFailed { status });
-        }
-        env.complete_recv(RecvCompletion {
-            status,
-            op: RecvOp::Recv,
-            byte_len: 0,
-            imm: None,
-            invalidated: None,
-            src_qp: self.set.dest_qpn,
-            solicited: false,
-            grh: false,
-            vendor_err: 0,
-        });
-    }
-
-    /// Flushes the current receive and, without a shared receive queue, all that are posted.
-    fn flush_receives(&mut self, env: &mut E) {
-        self.fail_receive(WcStatus::WrFlushErr, env);
-        if self.has_srq {
-            return;
-        }
-        while let Some(r) = env.take_recv() {
-            self.resp.recv = Some(r.unwrap_or_default());
-            self.fail_receive(WcStatus::WrFlushErr, env);
-        }
-    }
-
-    /// Goes to ERR: nothing is carried out any more, and everything posted is flushed.
-    pub(crate) fn enter_error(&mut self, env: &mut E) {
-        let first = self.state != QpState::Err;
-        self.enter(QpState::Err, env);
-        self.flush_sends(env);
-        self.resp.halt();
-        self.flush_receives(env);
-        if !self.resp.is_closing() {
-            self.forget_resources();
-        }
-        if first && self.has_srq {
-            self.raise(AsyncEvent::LastWqeReached, env);
-        }
-    }
-
-    /// Goes to RESET: everything is forgotten, nothing completes.
-    fn reset(&mut self, env: &mut E) {
-        self.enter(QpState::Reset, env);
-        let (pkey, mtu) = (self.set.pkey, self.set.mtu);
-        self.set = Settings::new();
-        self.set.pkey = pkey;
-        if self.ty.is_datagram() {
-            self.set.mtu = mtu;
-        }
-        self.sq.reset();
-        self.req.reset();
-        self.comp = Completer::new();
-        self.resp = Responder::new();
-        self.forget_resources();
     }
 }

@@ -8,18 +8,13 @@
 use crate::burst::{
     AckReq,
     Burst,
-    Family,
-    Owner,
-    Plan,
-    Source,
-    Tail, //
+    Owner, //
 };
 use crate::env::{
     Counter,
     Env,
     Trace, //
 };
-use crate::opcode::Opcode;
 use crate::psn::{
     Psn,
     Ssn,
@@ -36,18 +31,11 @@ use crate::time::{
 };
 use crate::verbs::{
     QpState,
-    QpType,
     SendOp,
     WcStatus, //
 };
-use crate::wire::{
-    AtomicEth,
-    Bth,
-    Deth,
-    Headers,
-    ImmDt,
-    Reth, //
-};
+
+mod packets;
 
 /// Request packets that may be unacknowledged, unless [`Qp::set_window`] says otherwise.
 ///
@@ -479,168 +467,6 @@ impl<E: Env> Qp<E> {
             && !(entry.contains(self.comp.una) && self.comp.una != entry.first)
     }
 
-    /// Packets of a SEND or a WRITE.
-    fn run(
-        &self,
-        entry: &SendSlot,
-        at: u32,
-        total: u32,
-        count: u32,
-        ack_req: AckReq,
-        owner: Owner,
-    ) -> Burst {
-        let wqe = &entry.wqe;
-        let rc = self.ty == QpType::Rc;
-        let (family, tail) = match (wqe.op, rc) {
-            (SendOp::SendImm(v), true) => (Family::RcSend, Tail::Imm(v)),
-            (SendOp::SendInv(v), _) => (Family::RcSend, Tail::Inv(v)),
-            (SendOp::Write, true) => (Family::RcWrite, Tail::Plain),
-            (SendOp::WriteImm(v), true) => (Family::RcWrite, Tail::Imm(v)),
-            (_, true) => (Family::RcSend, Tail::Plain),
-            (SendOp::SendImm(v), false) => (Family::UcSend, Tail::Imm(v)),
-            (SendOp::Write, false) => (Family::UcWrite, Tail::Plain),
-            (SendOp::WriteImm(v), false) => (Family::UcWrite, Tail::Imm(v)),
-            (_, false) => (Family::UcSend, Tail::Plain),
-        };
-        let mtu = self.set.mtu.bytes();
-        let offset = at.saturating_mul(mtu);
-        let len = wqe
-            .length
-            .saturating_sub(offset)
-            .min(count.saturating_mul(mtu));
-        Burst {
-            source: source(
-                wqe.length,
-                Source::Send {
-                    slot: slot_of(owner),
-                },
-            ),
-            offset,
-            len,
-            count,
-            mtu,
-            plan: Plan::Run {
-                family,
-                tail,
-                at,
-                total,
-                bth: Bth {
-                    solicited: wqe.flags.solicited && wqe.op.takes_receive(),
-                    ..self.bth(entry.first.add(at))
-                },
-                reth: Some(Reth {
-                    va: wqe.remote_addr,
-                    rkey: wqe.rkey,
-                    len: wqe.length,
-                }),
-                aeth: None,
-                ack_req,
-            },
-            owner,
-        }
-    }
-
-    /// A READ request for what is missing from packet `at` of the response on, or an atomic.
-    fn response_request(&self, entry: &SendSlot, at: u32, owner: Owner) -> Burst {
-        let wqe = &entry.wqe;
-        let offset = at.saturating_mul(self.set.mtu.bytes()).min(wqe.length);
-        let atomic = |swap_add, compare| {
-            Some(AtomicEth {
-                va: wqe.remote_addr,
-                rkey: wqe.rkey,
-                swap_add,
-                compare,
-            })
-        };
-        let mut h = Headers {
-            bth: Bth {
-                ack_req: true,
-                ..self.bth(entry.first.add(at))
-            },
-            ..Headers::default()
-        };
-        match wqe.op {
-            SendOp::CmpSwap { compare, swap } => {
-                h.bth.opcode = Opcode::RC_COMPARE_SWAP;
-                h.atomic = atomic(swap, compare);
-            }
-            SendOp::FetchAdd { add } => {
-                h.bth.opcode = Opcode::RC_FETCH_ADD;
-                h.atomic = atomic(add, 0);
-            }
-            _ => {
-                h.bth.opcode = Opcode::RC_READ_REQUEST;
-                h.reth = Some(Reth {
-                    va: wqe.remote_addr.wrapping_add(u64::from(offset)),
-                    rkey: wqe.rkey,
-                    len: wqe.length.saturating_sub(offset),
-                });
-            }
-        }
-        Burst {
-            source: Source::None,
-            offset: 0,
-            len: 0,
-            count: 1,
-            mtu: self.set.mtu.bytes(),
-            plan: Plan::Single(h),
-            owner,
-        }
-    }
-
-    /// A datagram.
-    fn datagram(&self, entry: &SendSlot, owner: Owner) -> Burst {
-        let wqe = &entry.wqe;
-        let dest = wqe.ud.unwrap_or_default();
-        let imm = match wqe.op {
-            SendOp::SendImm(v) => Some(ImmDt(v)),
-            _ => None,
-        };
-        let h = Headers {
-            bth: Bth {
-                opcode: match imm {
-                    Some(_) => Opcode::UD_SEND_ONLY_IMM,
-                    None => Opcode::UD_SEND_ONLY,
-                },
-                solicited: wqe.flags.solicited,
-                dest_qp: dest.qpn,
-                ..self.bth(entry.first)
-            },
-            deth: Some(Deth {
-                qkey: if dest.qkey & QKEY_OF_QP != 0 {
-                    self.qkey()
-                } else {
-                    dest.qkey
-                },
-                src_qp: self.qpn,
-            }),
-            imm,
-            ..Headers::default()
-        };
-        Burst {
-            source: source(
-                wqe.length,
-                Source::Send {
-                    slot: slot_of(owner),
-                },
-            ),
-            offset: 0,
-            len: wqe.length,
-            count: 1,
-            mtu: self.set.mtu.bytes(),
-            plan: Plan::Single(h),
-            owner,
-        }
-    }
-
-    /// The Q_Key of the queue pair.
-    pub(crate) fn qkey(&self) -> u32 {
-        match self.ty {
-            QpType::Gsi => GSI_QKEY,
-            _ => self.set.qkey,
-        }
-    }
-
     /// Starts the ACK timer unless it runs.
     fn arm_ack_timer(&mut self, now: Instant) {
         if self.comp.deadline.is_none() {
@@ -680,22 +506,5 @@ impl<E: Env> Qp<E> {
                 }
             }
         }
-    }
-}
-
-/// The source of a message, which an empty one does not have.
-fn source(len: u32, of: Source) -> Source {
-    if len == 0 {
-        Source::None
-    } else {
-        of
-    }
-}
-
-/// The slot of a request.
-fn slot_of(owner: Owner) -> u32 {
-    match owner {
-        Owner::Request { slot, .. } => slot,
-        _ => 0,
     }
 }
