@@ -188,8 +188,7 @@ pub(crate) fn plug(ns: &Namespace<RxoNet>, port: &Arc<Port>) -> Result {
         };
     }
     // The lock must not be held while memory is allocated.
-    let mut list = KVec::new();
-    list.reserve(ns.switch.ports.lock().len() + 1, GFP_KERNEL)?;
+    let mut list = KVec::with_capacity(sockets.users + 1, GFP_KERNEL)?;
     {
         let mut ports = ns.switch.ports.lock();
         for p in ports.drain_all() {
