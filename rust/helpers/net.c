@@ -635,3 +635,8 @@ int rust_helper_tx_skb_send(struct sk_buff *skb)
 	rcu_read_unlock();
 	return ret;
 }
+
+bool rust_helper_crc32_has_fast_le(void)
+{
+	return crc32_optimizations() & CRC32_LE_OPTIMIZATION;
+}

@@ -102,6 +102,15 @@ pub fn crc32_le(seed: u32, data: &[u8]) -> u32 {
     unsafe { bindings::crc32_le(seed, data.as_ptr().cast(), data.len()) }
 }
 
+/// Returns whether [`crc32_le`] uses instructions of the machine, else it goes byte by byte.
+///
+/// Context: any.
+#[inline]
+pub fn crc32_is_fast() -> bool {
+    // SAFETY: It is always safe to call.
+    unsafe { bindings::crc32_has_fast_le() }
+}
+
 /// Returns a random number, good enough for keys.
 ///
 /// Context: any.

@@ -192,6 +192,7 @@ impl<E: Env> Qp<E> {
             }
         };
         if self.comp.una != before {
+            self.req.grow(self.comp.una.distance_from(before));
             self.note_progress(now);
         }
         result
@@ -436,6 +437,7 @@ impl<E: Env> Qp<E> {
     /// Sends again from the oldest unacknowledged PSN on. The timer starts anew with that.
     fn go_back(&mut self, cause: RetransmitCause, left: u8, env: &mut E) {
         self.comp.deadline = None;
+        self.req.shrink(cause);
         self.req.pos = self.comp.una;
         self.sq.cur = self.sq.tail;
         env.trace(Trace::Retransmit {

@@ -13,6 +13,7 @@ use crate::burst::{
 use crate::env::{
     Counter,
     Env,
+    RetransmitCause,
     Trace, //
 };
 use crate::psn::{
@@ -43,6 +44,9 @@ mod packets;
 /// queues of a receiver; the throughput of a queue pair is at most window times MTU per round trip, 840 Mb/s at 10 ms.
 /// The requests of READs and atomics count as one packet each, whatever the length of their responses.
 pub const DEFAULT_WINDOW: u32 = 256;
+
+/// The window after the worst losses.
+const LEAST_WINDOW: u32 = 8;
 
 /// The longest run of request packets, within one message or over several, without the AckReq bit.
 pub const ACK_INTERVAL: u32 = 32;
@@ -135,8 +139,10 @@ pub(crate) struct Requester {
     pub(crate) outstanding_reads: u32,
     /// Until when the peer asked to wait.
     pub(crate) rnr_until: Option<Instant>,
-    /// Request packets that may be unacknowledged.
+    /// Request packets that may be unacknowledged, at most.
     window: u32,
+    /// How many of them the path seems to take now: from [`LEAST_WINDOW`] to `window`.
+    allowed: u32,
     /// The send queue drained in this SQD.
     pub(crate) drained: bool,
     /// What the last poll found.
@@ -156,6 +162,7 @@ impl Requester {
             outstanding_reads: 0,
             rnr_until: None,
             window: DEFAULT_WINDOW,
+            allowed: DEFAULT_WINDOW,
             drained: false,
             idle: Idle::NoWork,
         }
@@ -165,7 +172,7 @@ impl Requester {
     pub(crate) fn reset(&mut self) {
         let window = self.window;
         *self = Self::new();
-        self.window = window;
+        self.set_window(window);
     }
 
     /// Begins at `psn`.
@@ -186,6 +193,25 @@ impl Requester {
 
     pub(crate) fn set_window(&mut self, packets: u32) {
         self.window = packets.clamp(1, HALF);
+        self.allowed = self.window;
+    }
+
+    /// Something was lost: less at a time until the path proves better.
+    ///
+    /// A receiver or a queue on the way that is overrun by a whole window would be overrun by it again. After a timeout
+    /// nothing is known to get through, so the window falls further than after a NAK, which did.
+    pub(crate) fn shrink(&mut self, cause: RetransmitCause) {
+        let divisor = match cause {
+            RetransmitCause::Timeout => 4,
+            RetransmitCause::SequenceNak | RetransmitCause::ImpliedNak => 2,
+            RetransmitCause::Rnr => return,
+        };
+        self.allowed = (self.allowed / divisor).max(LEAST_WINDOW).min(self.window);
+    }
+
+    /// So many request packets were acknowledged: the window doubles in a round trip.
+    pub(crate) fn grow(&mut self, packets: u32) {
+        self.allowed = self.allowed.saturating_add(packets).min(self.window);
     }
 
     /// The next PSN for a query, where the requester has begun.
@@ -453,7 +479,7 @@ impl<E: Env> Qp<E> {
             _ => entry.number_at(self.req.pos),
         };
         let used = entry.number_at(self.req.pos).wrapping_sub(una);
-        match self.req.window.saturating_sub(used) {
+        match self.req.allowed.saturating_sub(used) {
             0 => Err(Idle::Window),
             n => Ok(n),
         }

@@ -12,6 +12,7 @@ use crate::psn::{
     Psn, //
 };
 
+pub mod crc32;
 pub mod icrc;
 
 /// Bytes of the base transport header.

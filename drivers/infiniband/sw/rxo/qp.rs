@@ -73,10 +73,13 @@ use crate::{
     },
 };
 
-/// Packets that one visit to a queue pair sends before it lets others have the CPU.
-const BUDGET: u32 = 512;
-/// A visit with more to do comes back after this many nanoseconds.
-const YIELD_NS: u64 = 10_000;
+/// Packets that one visit to a queue pair sends before it lets others have the CPU: what has
+/// come in meanwhile, acknowledgements above all, is more urgent than to send more.
+const BUDGET: u32 = 64;
+/// A visit in softirq with more to do comes back after this many nanoseconds.
+const YIELD_NS: u64 = 1_000;
+/// How often a doorbell goes on with what is left to send before it leaves that to the timer.
+const DOORBELL_VISITS: u32 = 16;
 /// How often a queue pair in error looks for receives that a process posted since: nothing tells.
 const FLUSH_POLL_NS: u64 = 50_000_000;
 
@@ -224,38 +227,52 @@ impl QueuePair {
     ///
     /// `None` if the queue pair is being destroyed.
     fn visit<R>(this: ArcBorrow<'_, Self>, f: impl FnOnce(&mut Inner, Instant) -> R) -> Option<R> {
+        Self::visit_once(this, f).map(|(ret, _)| ret)
+    }
+
+    /// As [`Self::visit`]; also tells whether there is more to send.
+    fn visit_once<R>(
+        this: ArcBorrow<'_, Self>,
+        f: impl FnOnce(&mut Inner, Instant) -> R,
+    ) -> Option<(R, bool)> {
         let _pass = this.gate.enter()?;
-        let (ret, pending) = {
+        let (ret, more, pending) = {
             let mut guard = this.inner.lock();
             let inner = &mut *guard;
             let now = now();
             let ret = f(inner, now);
-            let again = this.transmit(inner, now);
+            let again = this.transmit(inner);
             if inner.host.pending.overran() {
                 // The consumer lost a completion, so it can't make sense of those that follow.
                 inner.fail(now);
             }
             this.arm(this, inner, again);
-            (ret, core::mem::take(&mut inner.host.pending))
+            (
+                ret,
+                again.is_some(),
+                core::mem::take(&mut inner.host.pending),
+            )
         };
         pending.deliver(&this.send_cq, &this.recv_cq, &this.target);
-        Some(ret)
+        Some((ret, more))
     }
 
     /// Sends what the transport wants sent; tells when to come back for more.
-    fn transmit(&self, inner: &mut Inner, now: Instant) -> Option<u64> {
+    fn transmit(&self, inner: &mut Inner) -> Option<u64> {
         if softirq::irqs_disabled() {
             // The network stack can't be entered: the timer's softirq can.
-            return Some(now.as_nanos());
+            return Some(softirq::now_ns());
         }
         let mut left = BUDGET;
         while left > 0 {
+            // Afresh for each burst: to send takes time, which the peer must not be charged for.
+            let now = now();
             let burst = inner.qp.poll_transmit(now, left, &mut inner.host)?;
             left = left.saturating_sub(burst.count);
             let result = inner.send(&burst, self.number);
             inner.qp.sent(now, &burst, result, &mut inner.host);
         }
-        Some(now.as_nanos().saturating_add(YIELD_NS))
+        Some(softirq::now_ns().saturating_add(YIELD_NS))
     }
 
     /// Arms the timer for the next thing that time brings.
@@ -298,7 +315,7 @@ impl QueuePair {
     /// `EINVAL` in a state that takes no sends.
     pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
         let datagrams = is_datagram(this.kind);
-        Self::visit(this, |inner, now| {
+        let visited = Self::visit_once(this, |inner, now| {
             // No more than a ring holds, whatever the process does to its index meanwhile.
             for _ in 0..=this.cap.max_send_wr {
                 let Some(mut p) = inner.host.sq.pull(&this.port, this.domain, datagrams) else {
@@ -323,8 +340,16 @@ impl QueuePair {
                 inner.host.sq.accepted();
             }
             Ok(())
-        })
-        .unwrap_or(Err(ENODEV))
+        });
+        let (result, mut more) = visited.unwrap_or((Err(ENODEV), false));
+        // Between visits the bottom halves run that bring acknowledgements.
+        for _ in 1..DOORBELL_VISITS {
+            if !more {
+                break;
+            }
+            more = Self::visit_once(this, |_, _| ()).is_some_and(|(_, more)| more);
+        }
+        result
     }
 
     /// Posts sends of a kernel consumer.

@@ -45,6 +45,7 @@ use crate::{
     qp::QueuePair,
     stats::Stat,
     tx::{
+        crc32,
         invariant_crc,
         ROCE_PORT, //
     },
@@ -97,17 +98,19 @@ impl Switch {
     fn check(buf: &mut RxBuf) -> Result<Parsed, Stat> {
         let len = buf.len().checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
         let head = len.min(MAX_HEADER_LEN);
-        let bytes = buf.pull(head).ok_or(Stat::RxMalformed)?;
+        buf.pull(head).ok_or(Stat::RxMalformed)?;
+        let bytes = buf.linear();
         let parsed = Headers::parse(bytes, len).map_err(|_: Malformed| Stat::RxMalformed)?;
-        let mut bth = [0; BTH_LEN];
-        bth.copy_from_slice(bytes.get(..BTH_LEN).ok_or(Stat::RxMalformed)?);
-        let crc = invariant_crc(buf.ip(), buf.udp(), &bth, |seed| {
-            buf.crc32(seed, BTH_LEN, len.checked_sub(BTH_LEN)?)
+        let mut crc = invariant_crc(buf.ip(), buf.udp(), bytes).ok_or(Stat::RxMalformed)?;
+        // Parsed, so it has a base transport header.
+        buf.for_each_chunk(BTH_LEN, len.saturating_sub(BTH_LEN), |chunk| {
+            crc = crc32(crc, chunk);
+            Ok(())
         })
-        .ok_or(Stat::RxMalformed)?;
+        .map_err(|_| Stat::RxMalformed)?;
         let mut sent = [0; ICRC_LEN];
         buf.copy_to(len, &mut sent).map_err(|_| Stat::RxMalformed)?;
-        if u32::from_le_bytes(sent) != crc {
+        if u32::from_le_bytes(sent) != !crc {
             return Err(Stat::RxIcrcErrors);
         }
         Ok(parsed)

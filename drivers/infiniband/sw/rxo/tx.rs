@@ -15,6 +15,7 @@ use net::{
 use rxo_transport::{
     burst::PacketOut,
     wire::{
+        crc32,
         icrc,
         BTH_LEN,
         ICRC_LEN,
@@ -96,24 +97,27 @@ fn source_port(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
     ((label & 0x3fff) ^ (label >> 14)) as u16 | 0xc000
 }
 
-/// Computes the invariant CRC over IP, UDP and transport headers and the rest of a packet, whose
-/// CRC `rest` continues from a seed.
+/// Continues a CRC-32 over bytes, in the fastest way that the machine has.
+pub(crate) fn crc32(crc: u32, bytes: &[u8]) -> u32 {
+    if net::crc32_is_fast() {
+        net::crc32_le(crc, bytes)
+    } else {
+        crc32::update(crc, bytes)
+    }
+}
+
+/// Begins the invariant CRC of a packet with its IP, UDP and base transport headers. What follows
+/// them is added by [`crc32`]; the complement of that goes on the wire.
 ///
 /// `None` if the headers don't have the lengths that they must have.
-pub(crate) fn invariant_crc(
-    ip: &[u8],
-    udp: &[u8],
-    bth: &[u8],
-    rest: impl FnOnce(u32) -> Option<u32>,
-) -> Option<u32> {
+pub(crate) fn invariant_crc(ip: &[u8], udp: &[u8], bth: &[u8]) -> Option<u32> {
     let udp = udp.first_chunk()?;
     let bth = bth.first_chunk::<BTH_LEN>()?;
-    let seed = match ip.len() {
-        20 => net::crc32_le(!0, &icrc::v4_prefix(ip.first_chunk()?, udp, bth)),
-        40 => net::crc32_le(!0, &icrc::v6_prefix(ip.first_chunk()?, udp, bth)),
-        _ => return None,
-    };
-    rest(seed).map(|crc| !crc)
+    match ip.len() {
+        20 => Some(crc32(!0, &icrc::v4_prefix(ip.first_chunk()?, udp, bth))),
+        40 => Some(crc32(!0, &icrc::v6_prefix(ip.first_chunk()?, udp, bth))),
+        _ => None,
+    }
 }
 
 /// Sends the packets of a burst. What the network does not take counts as lost on the way.
@@ -201,19 +205,15 @@ fn send_packet(
         stats.count(Stat::TxDropped);
         return Ok(());
     };
-    let rest = total - ICRC_LEN - BTH_LEN;
-    let crc = {
-        let bytes = out.payload();
-        invariant_crc(out.ip(), out.udp(), bytes, |seed| {
-            let body = bytes.get(BTH_LEN..)?.get(..rest)?;
-            Some(net::crc32_le(seed, body))
-        })
-    };
+    let end = total - ICRC_LEN;
+    let bytes = out.payload();
+    let crc = invariant_crc(out.ip(), out.udp(), bytes)
+        .and_then(|begun| Some(!crc32(begun, bytes.get(BTH_LEN..end)?)));
     let Some(crc) = crc else {
         stats.count(Stat::TxDropped);
         return Ok(());
     };
-    if let Some(to) = out.payload_mut().get_mut(BTH_LEN + rest..) {
+    if let Some(to) = out.payload_mut().get_mut(end..) {
         to.copy_from_slice(&crc.to_le_bytes());
     }
     match out.send() {
