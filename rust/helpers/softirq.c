@@ -16,6 +16,11 @@ bool rust_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 
+bool rust_helper_in_process_context(void)
+{
+	return in_task() && !in_softirq() && !irqs_disabled();
+}
+
 /*
  * Bottom halves can't run on this CPU while its interrupts are off, and must
  * not be enabled then. Returns whether bottom halves were disabled.

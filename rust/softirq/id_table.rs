@@ -22,8 +22,7 @@ use kernel::{
 
 use crate::{
     bindings,
-    OwnedQueue,
-    QueueKind, //
+    reclaim, //
 };
 
 /// What the array points to.
@@ -61,9 +60,10 @@ unsafe extern "C" fn release_node<T>(work: *mut bindings::work_struct) {
 /// first remove it and then close its [`Gate`](crate::Gate).
 ///
 /// The reference of the table itself is given up a while after the removal, in process context: no
-/// sooner than all lookups that may have seen it are over.
+/// sooner than all lookups that may have seen it are over. That is the work of the
+/// [`Reclaimer`](crate::Reclaimer), of which each module with tables should have one.
 ///
-/// The table must be dropped in process context.
+/// When the table is dropped, its references are dropped at once.
 ///
 /// # Invariants
 ///
@@ -75,7 +75,7 @@ pub struct IdTable<T: Send + Sync + 'static> {
     #[pin]
     array: Opaque<bindings::xarray>,
     next: Opaque<u32>,
-    removed: OwnedQueue,
+    name: &'static CStr,
     _objects: PhantomData<Arc<T>>,
 }
 
@@ -86,14 +86,13 @@ unsafe impl<T: Send + Sync + 'static> Send for IdTable<T> {}
 unsafe impl<T: Send + Sync + 'static> Sync for IdTable<T> {}
 
 impl<T: Send + Sync + 'static> IdTable<T> {
-    /// Creates an empty table; `name` is that of the queue where references to removed objects
-    /// are given up.
-    pub fn new(name: &CStr) -> impl PinInit<Self, Error> + '_ {
-        try_pin_init!(Self {
+    /// Creates an empty table; `name` is for messages.
+    pub fn new(name: &'static CStr) -> impl PinInit<Self> {
+        pin_init!(Self {
             // SAFETY: `slot` is valid for writes. INVARIANT: The array becomes an empty one.
             array <- Opaque::ffi_init(|slot| unsafe { bindings::id_table_init(slot) }),
             next: Opaque::new(0),
-            removed: OwnedQueue::new(name, QueueKind::Unbound)?,
+            name,
             _objects: PhantomData,
         })
     }
@@ -217,17 +216,26 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         // queued below.
         let object = unsafe { node.as_ref() }.object.clone();
 
-        // SAFETY: `release` is first in the node and was initialised. The node has left the array,
-        // just now and for this caller only, so it is not queued yet. `release_node` will run
-        // after a grace period, when no lookup can see the node any more. The queue is drained
-        // when the table is dropped.
-        unsafe {
-            bindings::queue_rcu_work(
-                self.removed.as_raw(),
-                node.as_ptr().cast::<bindings::rcu_work>(),
-            )
-        };
+        self.release(node);
         Some(object)
+    }
+
+    /// Frees a node that has left the array, just now and for this caller only.
+    fn release(&self, node: NonNull<Node<T>>) {
+        // SAFETY: `release` is first in the node, was initialised, and is not in use. When it runs
+        // after a grace period, no lookup can see the node any more, and it frees the node.
+        if unsafe { reclaim::after_grace_period(node.as_ptr().cast::<bindings::rcu_work>()) } {
+            return;
+        }
+        if reclaim::try_synchronize() {
+            // SAFETY: It came from a `KBox`, and after a grace period no lookup can see it.
+            drop(unsafe { KBox::from_raw(node.as_ptr()) });
+        } else {
+            pr_warn!(
+                "{}: removed without a reclaimer, and can't wait: leaked\n",
+                self.name
+            );
+        }
     }
 
     /// Returns the object at the lowest number that is not below `id`, and that number.
@@ -317,10 +325,6 @@ impl<T: Send + Sync + 'static> PinnedDrop for IdTable<T> {
         }
         // SAFETY: By the type invariants it is an array, and it is not used again.
         unsafe { bindings::xa_destroy(self.array.get()) };
-
-        // Nodes that were removed earlier get onto the queue by an RCU callback. Once all of those
-        // have run, dropping the queue waits for the rest.
-        rcu::rcu_barrier();
     }
 }
 

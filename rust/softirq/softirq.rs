@@ -15,6 +15,7 @@
 //! | [`Gate`] | to wait until nobody is inside any more, and let nobody in |
 //! | [`RunDown`] | a value that is taken away from under its users |
 //! | [`IdTable`] | numbers to counted objects, looked up without a lock |
+//! | [`Reclaimer`] | to give up what was removed from tables, later |
 //! | [`DeadlineTimer`] | a deadline that moves with every packet |
 //! | [`OwnedQueue`] | work that ends before its queue |
 //! | [`Counters`] | statistics |
@@ -25,7 +26,11 @@ mod deadline;
 mod gate;
 mod id_table;
 mod queue;
+mod reclaim;
 mod run_down;
+
+/// The prefix of messages.
+const __LOG_PREFIX: &[u8] = b"softirq\0";
 
 /// The bindings of the kernel crate and those that it lacks.
 mod bindings {
@@ -57,6 +62,7 @@ pub use queue::{
     OwnedQueue,
     QueueKind, //
 };
+pub use reclaim::Reclaimer;
 pub use run_down::{
     Inside,
     RunDown, //
