@@ -389,6 +389,8 @@ impl<E: Env> Qp<E> {
     fn answered_to(&mut self, now: Instant, psn: Psn, last: bool, env: &mut E) {
         self.comp.una = psn.next();
         if last {
+            // All of a response belongs to one request packet.
+            self.req.grow(1);
             self.retire(env);
         }
         self.note_progress(now);

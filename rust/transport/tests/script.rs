@@ -1011,6 +1011,51 @@ fn window_limits_the_unacknowledged_and_asks_for_an_ack_when_full() {
 }
 
 #[test]
+fn window_falls_with_losses_and_grows_with_acks() {
+    let mut s = script(Config {
+        window: 64,
+        ..config()
+    });
+    s.post(1, SendOp::Write, 200 * 256);
+    assert_eq!(s.tx().len(), 64);
+    // A NAK halves it, a timeout quarters it, and eight is the least.
+    s.rx(ack(100, 0x60, 0));
+    assert_eq!(s.tx().len(), 32);
+    s.wait();
+    let tx = s.tx();
+    assert_eq!(tx.len(), 8);
+    assert!(tx[7].headers.bth.ack_req);
+    s.wait();
+    assert_eq!(s.tx().len(), 8);
+    // It doubles in a round trip, up to where it was.
+    let mut psn = 100;
+    for n in [16, 32, 64, 64] {
+        psn += s.n.qp.status().next_psn.distance_from(Psn::new(psn));
+        s.rx(ack(psn - 1, 0x1f, 0));
+        assert_eq!(s.tx().len(), n.min(300 - psn as usize));
+    }
+}
+
+#[test]
+fn window_grows_with_the_answers_to_reads_too() {
+    let mut s = script(Config {
+        window: 16,
+        max_rd_atomic: 16,
+        ..config()
+    });
+    for id in 0..64 {
+        s.post(id, SendOp::Read, 1);
+    }
+    assert_eq!(s.tx().len(), 16);
+    s.wait();
+    assert_eq!(s.tx().len(), 8);
+    for psn in 100..108 {
+        s.rx(response(Opcode::RC_READ_RESPONSE_ONLY, psn, 1, 1));
+    }
+    assert_eq!(s.tx().len(), 16);
+}
+
+#[test]
 fn long_read_counts_as_one_packet_of_the_window() {
     let mut s = script(Config {
         window: 2,
