@@ -135,7 +135,13 @@ pub(crate) fn send_burst(
     for i in 0..burst.count {
         *ip_id = ip_id.wrapping_add(1);
         let packet = burst.packet(i);
-        send_packet(qp, host, way, *ip_id, burst.source, &packet)?;
+        match send_packet(qp, host, way, *ip_id, burst.source, &packet) {
+            Ok(()) => (),
+            // The transport takes a failed burst for one of which nothing left.
+            Err(status) if i == 0 => return Err(status),
+            // What is missing counts as lost: the attempt to send it again will fail at once.
+            Err(_) => break,
+        }
     }
     Ok(())
 }
