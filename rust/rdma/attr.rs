@@ -9,7 +9,8 @@ use rdma_bindings as bindings;
 use crate::{
     object::{
         Cq,
-        Object, //
+        Object,
+        Srq, //
     },
     Provider, //
 };
@@ -42,6 +43,8 @@ pub mod cap {
     pub const PORT_ACTIVE_EVENT: u64 = b::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64;
     /// The system image GUID is valid.
     pub const SYS_IMAGE_GUID: u64 = b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
+    /// SRQs can be resized.
+    pub const SRQ_RESIZE: u64 = b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
     /// RC responders answer RNR NAK.
     pub const RC_RNR_NAK_GEN: u64 = b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
 }
@@ -172,7 +175,7 @@ pub struct QpInit<'a, P> {
 impl<'a, P: Provider> QpInit<'a, P> {
     /// # Safety
     ///
-    /// The CQs that `raw` names must be null or valid objects of provider `P`.
+    /// The CQs and the SRQ that `raw` names must be null or valid objects of provider `P`.
     pub(crate) unsafe fn new(raw: &'a mut bindings::ib_qp_init_attr) -> Self {
         Self {
             raw,
@@ -196,9 +199,10 @@ impl<'a, P: Provider> QpInit<'a, P> {
         self.raw.create_flags != 0
     }
 
-    /// Tells whether an SRQ is to be used.
-    pub fn has_srq(&self) -> bool {
-        !self.raw.srq.is_null()
+    /// The SRQ that receives come from, if one is to be used.
+    pub fn srq(&self) -> Option<&Srq<P>> {
+        // SAFETY: Not null, so valid, by the promise to `new`.
+        (!self.raw.srq.is_null()).then(|| unsafe { Object::from_raw(self.raw.srq) })
     }
 
     /// Tells whether each send is to make a completion.
@@ -246,6 +250,54 @@ impl QpCap {
         raw.max_send_sge = self.max_send_sge;
         raw.max_recv_sge = self.max_recv_sge;
         raw.max_inline_data = self.max_inline_data;
+    }
+}
+
+/// Attributes of an SRQ: what it is created with, what it has, or what a modification sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SrqAttr {
+    /// Work requests.
+    pub max_wr: u32,
+    /// Scatter/gather entries of each.
+    pub max_sge: u32,
+    /// With fewer work requests than this an event is raised, once; 0 for none.
+    pub limit: u32,
+}
+
+/// What a modification of an SRQ sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SrqChange {
+    /// The new number of work requests.
+    pub max_wr: Option<u32>,
+    /// The new limit.
+    pub limit: Option<u32>,
+}
+
+impl SrqAttr {
+    pub(crate) fn from_raw(raw: &bindings::ib_srq_attr) -> Self {
+        Self {
+            max_wr: raw.max_wr,
+            max_sge: raw.max_sge,
+            limit: raw.srq_limit,
+        }
+    }
+
+    pub(crate) fn write_to(&self, raw: &mut bindings::ib_srq_attr) {
+        raw.max_wr = self.max_wr;
+        raw.max_sge = self.max_sge;
+        raw.srq_limit = self.limit;
+    }
+}
+
+impl SrqChange {
+    /// Reads what `mask` names; `None` if it names anything else.
+    pub(crate) fn from_raw(raw: &bindings::ib_srq_attr, mask: u32) -> Option<Self> {
+        const MAX_WR: u32 = bindings::ib_srq_attr_mask_IB_SRQ_MAX_WR;
+        const LIMIT: u32 = bindings::ib_srq_attr_mask_IB_SRQ_LIMIT;
+        (mask & !(MAX_WR | LIMIT) == 0).then(|| Self {
+            max_wr: (mask & MAX_WR != 0).then_some(raw.max_wr),
+            limit: (mask & LIMIT != 0).then_some(raw.srq_limit),
+        })
     }
 }
 

@@ -50,6 +50,15 @@ pub enum CqEvent {
     Error,
 }
 
+/// What happened to an SRQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SrqEvent {
+    /// The SRQ can't be used any more.
+    Error,
+    /// It has fewer work requests than the limit.
+    LimitReached,
+}
+
 /// A core object that events go to, and the gate that tells whether it is still there.
 ///
 /// # Invariants
@@ -170,6 +179,46 @@ impl CqTarget {
                     CqEvent::Error => bindings::ib_event_type_IB_EVENT_CQ_ERR,
                 };
                 handler(&raw mut ev, (*cq).cq_context);
+            }
+        }
+    }
+
+    /// Lets nothing through any more and waits for what is on its way. May sleep.
+    pub(crate) fn close(&self) {
+        self.0.gate.close();
+    }
+}
+
+/// Where the events of an SRQ go.
+#[derive(Clone)]
+pub struct SrqTarget(Arc<Target<bindings::ib_srq>>);
+
+impl SrqTarget {
+    /// # Safety
+    ///
+    /// `srq` must stay valid until [`SrqTarget::close`] has been called.
+    pub(crate) unsafe fn new(srq: *mut bindings::ib_srq) -> Result<Self> {
+        Ok(Self(Target::new(srq)?))
+    }
+
+    /// Tells the SRQ's owner of an event. Any context, no lock of the consumer may be held.
+    pub fn event(&self, event: SrqEvent) {
+        let Some(_pass) = self.0.gate.enter() else {
+            return;
+        };
+        let srq = self.0.raw;
+        // SAFETY: Inside the gate the SRQ is valid; its handler was set before the target was
+        // made and does not change.
+        unsafe {
+            if let Some(handler) = (*srq).event_handler {
+                let mut ev: bindings::ib_event = pin_init::zeroed();
+                ev.device = (*srq).device;
+                ev.element.srq = srq;
+                ev.event = match event {
+                    SrqEvent::Error => bindings::ib_event_type_IB_EVENT_SRQ_ERR,
+                    SrqEvent::LimitReached => bindings::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED,
+                };
+                handler(&raw mut ev, (*srq).srq_context);
             }
         }
     }

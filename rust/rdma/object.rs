@@ -40,6 +40,8 @@ pub type Ah<P> = Object<bindings::ib_ah, <P as Provider>::Ah>;
 pub type Cq<P> = Object<bindings::ib_cq, <P as Provider>::Cq>;
 /// A queue pair.
 pub type Qp<P> = Object<bindings::ib_qp, <P as Provider>::Qp>;
+/// A shared receive queue.
+pub type Srq<P> = Object<bindings::ib_srq, <P as Provider>::Srq>;
 /// A memory region.
 pub type Mr<P> = Object<bindings::ib_mr, <P as Provider>::Mr>;
 

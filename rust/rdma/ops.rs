@@ -32,11 +32,14 @@ use crate::{
     attr::{
         AhAttr,
         QpAttrs,
-        QpInit, //
+        QpInit,
+        SrqAttr,
+        SrqChange, //
     },
     event::{
         CqTarget,
-        QpTarget, //
+        QpTarget,
+        SrqTarget, //
     },
     memory::DmaMemory,
     mmap,
@@ -48,7 +51,8 @@ use crate::{
         Mr,
         Object,
         Pd,
-        Qp, //
+        Qp,
+        Srq, //
     },
     provider::{
         CqNotify,
@@ -98,6 +102,7 @@ impl<P: Provider> Ops<P> {
         const {
             assert!(align_of::<P::Cq>() <= align_of::<CqTarget>());
             assert!(align_of::<P::Qp>() <= align_of::<QpTarget>());
+            assert!(align_of::<P::Srq>() <= align_of::<SrqTarget>());
         }
         let mut ops: bindings::ib_device_ops = pin_init::zeroed();
         ops.owner = P::module().as_ptr().cast();
@@ -140,6 +145,12 @@ impl<P: Provider> Ops<P> {
         ops.post_send = Some(Self::post_send);
         ops.post_recv = Some(Self::post_recv);
 
+        ops.create_srq = Some(Self::create_srq);
+        ops.modify_srq = Some(Self::modify_srq);
+        ops.query_srq = Some(Self::query_srq);
+        ops.destroy_srq = Some(Self::destroy_srq);
+        ops.post_srq_recv = Some(Self::post_srq_recv);
+
         ops.get_dma_mr = Some(Self::get_dma_mr);
         ops.reg_user_mr = Some(Self::reg_user_mr);
         ops.dereg_mr = Some(Self::dereg_mr);
@@ -149,6 +160,7 @@ impl<P: Provider> Ops<P> {
         ops.size_ib_ah = Ah::<P>::SIZE;
         ops.size_ib_cq = CqWithTarget::<P>::SIZE;
         ops.size_ib_qp = QpWithTarget::<P>::SIZE;
+        ops.size_ib_srq = SrqWithTarget::<P>::SIZE;
         Table(ops)
     }
 
@@ -181,6 +193,9 @@ impl<P: Provider> Ops<P> {
             out.max_sge_rd = a.max_sge_rd;
             out.max_cq = a.max_cq;
             out.max_cqe = a.max_cqe;
+            out.max_srq = a.max_srq;
+            out.max_srq_wr = a.max_srq_wr;
+            out.max_srq_sge = a.max_srq_sge;
             out.max_mr = a.max_mr;
             out.max_pd = a.max_pd;
             out.max_qp_rd_atom = a.max_qp_rd_atom;
@@ -561,8 +576,8 @@ impl<P: Provider> Ops<P> {
         udata: *mut bindings::ib_udata,
     ) -> c_int {
         status(|| {
-            // SAFETY: The core set the PD of the new QP and passes attributes with CQs of the
-            // same device; udata is null or valid.
+            // SAFETY: The core set the PD of the new QP and passes attributes with CQs and SRQ of
+            // the same device; udata is null or valid.
             let (pd, context, udata, mut init) = unsafe {
                 (
                     Pd::<P>::from_raw((*qp).pd),
@@ -694,6 +709,100 @@ impl<P: Provider> Ops<P> {
         }
     }
 
+    // ---- shared receive queues ---------------------------------------------------------------
+
+    unsafe extern "C" fn create_srq(
+        srq: *mut bindings::ib_srq,
+        init: *mut bindings::ib_srq_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core set the PD of the new SRQ and passes valid attributes; udata is
+            // null or valid.
+            let (pd, context, udata, init) = unsafe {
+                (
+                    Pd::<P>::from_raw((*srq).pd),
+                    context::<P>(udata),
+                    Udata::new(udata),
+                    &mut *init,
+                )
+            };
+            udata.expect_no_input()?;
+            if init.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
+                return Err(EOPNOTSUPP);
+            }
+            let asked = SrqAttr::from_raw(&init.attr);
+            // SAFETY: The core keeps the SRQ until `destroy_srq`, which closes the target.
+            let target = unsafe { SrqTarget::new(srq) }?;
+            let (data, given) = P::create_srq(pd, context, target.clone(), asked, &udata)?;
+            given.write_to(&mut init.attr);
+            // SAFETY: A new object of the size asked for.
+            unsafe { SrqWithTarget::<P>::init(srq, WithTarget { data, target }) };
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn modify_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+        mask: bindings::ib_srq_attr_mask,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core passes a valid SRQ and attributes, and null or valid udata.
+            let (srq, change, context, udata) = unsafe {
+                (
+                    Srq::<P>::from_raw(srq),
+                    SrqChange::from_raw(&*attr, mask),
+                    context::<P>(udata),
+                    Udata::new(udata),
+                )
+            };
+            P::modify_srq(srq, context, change.ok_or(EINVAL)?, &udata)
+        })
+    }
+
+    unsafe extern "C" fn query_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+    ) -> c_int {
+        // SAFETY: The core passes a valid SRQ and a struct to fill.
+        unsafe { P::query_srq(Srq::<P>::from_raw(srq)).write_to(&mut *attr) };
+        0
+    }
+
+    unsafe extern "C" fn destroy_srq(
+        srq: *mut bindings::ib_srq,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: The last operation on the SRQ; nothing calls its handler after `close`.
+        unsafe {
+            P::destroy_srq(Srq::<P>::from_raw(srq));
+            SrqWithTarget::<P>::from_raw(srq).data().target.close();
+            SrqWithTarget::<P>::destroy(srq);
+        }
+        0
+    }
+
+    unsafe extern "C" fn post_srq_recv(
+        srq: *mut bindings::ib_srq,
+        wrs: *const bindings::ib_recv_wr,
+        bad: *mut *const bindings::ib_recv_wr,
+    ) -> c_int {
+        // SAFETY: The core passes a valid SRQ and the consumer a valid list.
+        let (srq, mut wrs) = unsafe { (Srq::<P>::from_raw(srq), RecvWrs::new(wrs)) };
+        match P::post_srq_recv(srq, &mut wrs) {
+            Ok(()) => 0,
+            Err(e) => {
+                if !bad.is_null() {
+                    // SAFETY: Not null, so a place to write to.
+                    unsafe { *bad = wrs.current() };
+                }
+                e.to_errno()
+            }
+        }
+    }
+
     // ---- memory regions ----------------------------------------------------------------------
 
     /// Puts the data of a new region behind the core's struct.
@@ -777,5 +886,7 @@ struct WithTarget<D, T> {
 
 /// A CQ as allocated. The provider's data comes first, so that it is also a [`Cq`].
 type CqWithTarget<P> = Object<bindings::ib_cq, WithTarget<<P as Provider>::Cq, CqTarget>>;
+/// An SRQ as allocated. The provider's data comes first, so that it is also a [`Srq`].
+type SrqWithTarget<P> = Object<bindings::ib_srq, WithTarget<<P as Provider>::Srq, SrqTarget>>;
 /// A QP as allocated. The provider's data comes first, so that it is also a [`Qp`].
 type QpWithTarget<P> = Object<bindings::ib_qp, WithTarget<<P as Provider>::Qp, QpTarget>>;

@@ -13,11 +13,14 @@ use crate::{
         AhAttr,
         QpAttrs,
         QpCap,
-        QpInit, //
+        QpInit,
+        SrqAttr,
+        SrqChange, //
     },
     event::{
         CqTarget,
-        QpTarget, //
+        QpTarget,
+        SrqTarget, //
     },
     memory::DmaMemory,
     object::{
@@ -27,7 +30,8 @@ use crate::{
         Device,
         Mr,
         Pd,
-        Qp, //
+        Qp,
+        Srq, //
     },
     stats::StatDescs,
     udata::Udata,
@@ -67,6 +71,12 @@ pub struct DeviceAttr {
     pub max_cq: u32,
     /// Entries a completion queue.
     pub max_cqe: u32,
+    /// Shared receive queues.
+    pub max_srq: u32,
+    /// Work requests a shared receive queue.
+    pub max_srq_wr: u32,
+    /// Scatter/gather entries of a work request of a shared receive queue.
+    pub max_srq_sge: u32,
     /// Memory regions.
     pub max_mr: u32,
     /// Protection domains.
@@ -155,6 +165,8 @@ pub trait Provider: Sized + Send + Sync + 'static {
     type Cq: Send + Sync;
     /// Data of a queue pair.
     type Qp: Send + Sync;
+    /// Data of a shared receive queue.
+    type Srq: Send + Sync;
     /// Data of a memory region.
     type Mr: Send + Sync;
 
@@ -217,6 +229,28 @@ pub trait Provider: Sized + Send + Sync + 'static {
     fn post_send(qp: &Qp<Self>, wrs: &mut SendWrs<'_, Self>) -> Result;
     /// Posts receives. Any context.
     fn post_recv(qp: &Qp<Self>, wrs: &mut RecvWrs<'_>) -> Result;
+
+    /// Creates a shared receive queue; returns what it has, at least what `attr` asks for.
+    fn create_srq(
+        pd: &Pd<Self>,
+        context: Option<&Context<Self>>,
+        target: SrqTarget,
+        attr: SrqAttr,
+        udata: &Udata<'_>,
+    ) -> Result<(Self::Srq, SrqAttr)>;
+    /// Resizes a shared receive queue, sets its limit.
+    fn modify_srq(
+        srq: &Srq<Self>,
+        context: Option<&Context<Self>>,
+        change: SrqChange,
+        udata: &Udata<'_>,
+    ) -> Result;
+    /// Returns the attributes of a shared receive queue; the limit is 0 if it is not armed.
+    fn query_srq(srq: &Srq<Self>) -> SrqAttr;
+    /// Destroys a shared receive queue.
+    fn destroy_srq(srq: &Srq<Self>);
+    /// Posts receives; for kernel consumers. Any context.
+    fn post_srq_recv(srq: &Srq<Self>, wrs: &mut RecvWrs<'_>) -> Result;
 
     /// Makes the region that kernel consumers name kernel addresses with.
     fn get_dma_mr(pd: &Pd<Self>, access: u32, memory: DmaMemory) -> Result<Self::Mr>;

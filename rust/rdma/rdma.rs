@@ -32,7 +32,9 @@ pub use attr::{
     QpAttrs,
     QpCap,
     QpInit,
-    QpKind, //
+    QpKind,
+    SrqAttr,
+    SrqChange, //
 };
 pub use device::{
     DeviceBuilder,
@@ -43,7 +45,9 @@ pub use event::{
     CqEvent,
     CqTarget,
     QpEvent,
-    QpTarget, //
+    QpTarget,
+    SrqEvent,
+    SrqTarget, //
 };
 pub use link::{
     LinkOps,
@@ -66,7 +70,8 @@ pub use object::{
     Mr,
     Object,
     Pd,
-    Qp, //
+    Qp,
+    Srq, //
 };
 pub use provider::{
     CqNotify,

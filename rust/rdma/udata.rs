@@ -2,10 +2,14 @@
 
 //! The provider's part of a user command and of its answer.
 
+use core::mem::MaybeUninit;
 use kernel::{
     error::to_result,
     prelude::*,
-    transmute::AsBytes, //
+    transmute::{
+        AsBytes,
+        FromBytes, //
+    }, //
 };
 use rdma_bindings as bindings;
 
@@ -51,6 +55,30 @@ impl<'a> Udata<'a> {
         to_result(unsafe {
             bindings::_ib_copy_validate_udata_in(self.raw, core::ptr::null_mut(), 0, 0)
         })
+    }
+
+    /// Copies the input. Fields that the process does not know of are zero.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for kernel consumers and for less input than `T`; `EOPNOTSUPP` for more of it
+    /// that is not all zero; `EFAULT`.
+    pub fn input<T: FromBytes + Copy>(&self) -> Result<T> {
+        if self.raw.is_null() {
+            return Err(EINVAL);
+        }
+        let mut out = MaybeUninit::<T>::zeroed();
+        // SAFETY: Valid; `out` has room for the bytes asked for.
+        to_result(unsafe {
+            bindings::_ib_copy_validate_udata_in(
+                self.raw,
+                out.as_mut_ptr().cast(),
+                size_of::<T>(),
+                size_of::<T>(),
+            )
+        })?;
+        // SAFETY: Zeroed and then written as bytes, and `T` is valid for all of them.
+        Ok(unsafe { out.assume_init() })
     }
 
     /// Copies the answer to the process, as much of it as there is room for, and zeroes the rest.

@@ -10,7 +10,10 @@ use core::mem::{
     offset_of,
     size_of, //
 };
-use kernel::transmute::AsBytes;
+use kernel::transmute::{
+    AsBytes,
+    FromBytes, //
+};
 use rdma_bindings as b;
 
 /// The number that user space finds the library by.
@@ -69,7 +72,30 @@ pub(crate) struct CreateAhReply {
     pub(crate) reserved: u32,
 }
 
+/// Answer to the creation of an SRQ (`struct rxe_create_srq_resp`).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CreateSrqReply {
+    pub(crate) mi: MapInfo,
+    pub(crate) srq_num: u32,
+    pub(crate) reserved: u32,
+}
+
+/// Input of the resizing of an SRQ (`struct rxe_modify_srq_cmd`): the process's address of a
+/// [`MapInfo`] to fill.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ModifySrq {
+    pub(crate) mmap_info_addr: u64,
+}
+
+// SAFETY: An integer.
+#[allow(unsafe_code)]
+unsafe impl FromBytes for ModifySrq {}
+
 const _: () = {
+    assert!(size_of::<CreateSrqReply>() == size_of::<b::rxe_create_srq_resp>());
+    assert!(size_of::<ModifySrq>() == size_of::<b::rxe_modify_srq_cmd>());
     assert!(size_of::<MapInfo>() == size_of::<b::mminfo>());
     assert!(size_of::<CreateQpReply>() == size_of::<b::rxe_create_qp_resp>());
     assert!(size_of::<CreateCqReply>() == size_of::<b::rxe_create_cq_resp>());
@@ -86,7 +112,13 @@ macro_rules! plain {
         )*
     };
 }
-plain!(MapInfo, CreateQpReply, CreateCqReply, CreateAhReply);
+plain!(
+    MapInfo,
+    CreateQpReply,
+    CreateCqReply,
+    CreateSrqReply,
+    CreateAhReply
+);
 
 /// A copied work request, read field by field.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);

@@ -48,6 +48,7 @@ use crate::{
         Data,
         SendQueue, //
     },
+    srq::SharedQueue, //
 };
 
 /// Bytes of the routing header before a datagram in its receive.
@@ -64,6 +65,8 @@ pub(crate) struct Packet {
 pub(crate) struct Host {
     pub(crate) port: Arc<Port>,
     pub(crate) domain: Domain,
+    /// The domain of the memory of receives.
+    pub(crate) recv_domain: Domain,
     pub(crate) number: u32,
     pub(crate) target: QpTarget,
     pub(crate) send_cq: Arc<CompletionQueue>,
@@ -82,6 +85,7 @@ pub(crate) struct Pending {
     send_cq: Calls,
     recv_cq: Calls,
     events: u32,
+    srq_limit: bool,
 }
 
 impl Pending {
@@ -95,10 +99,14 @@ impl Pending {
         self,
         send_cq: &CompletionQueue,
         recv_cq: &CompletionQueue,
+        srq: Option<&SharedQueue>,
         target: &QpTarget,
     ) {
         send_cq.call(self.send_cq);
         recv_cq.call(self.recv_cq);
+        if let (true, Some(srq)) = (self.srq_limit, srq) {
+            srq.tell_limit_reached();
+        }
         for e in EVENTS {
             if self.events & 1 << *e as u32 != 0 {
                 target.event(qp_event(*e));
@@ -162,7 +170,7 @@ impl Host {
         }
         self.port
             .regions
-            .scatter(&self.port.stats, self.domain, self.rq.list(), 0, &grh)
+            .scatter(&self.port.stats, self.recv_domain, self.rq.list(), 0, &grh)
             .map_err(local_status)
     }
 
@@ -253,16 +261,19 @@ impl Env for Host {
     type Resources = KVVec<Resource<RemoteRange>>;
 
     fn take_recv(&mut self) -> Option<Result<RecvInfo, WcStatus>> {
-        self.rq.take()
+        let taken = self.rq.take();
+        self.pending.srq_limit |= self.rq.limit_reached();
+        taken
     }
 
     fn posted_recvs(&self) -> Option<u32> {
-        Some(self.rq.len())
+        self.rq.len()
     }
 
     fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), WcStatus> {
         let list = self.rq.list();
-        scatter(&mut self.packet, &self.port, self.domain, list, offset, len)
+        let domain = self.recv_domain;
+        scatter(&mut self.packet, &self.port, domain, list, offset, len)
     }
 
     fn complete_recv(&mut self, c: RecvCompletion) {

@@ -17,6 +17,8 @@ use kernel::{
 pub(crate) const MAX_QP: u32 = 1 << 16;
 /// Completion queues.
 pub(crate) const MAX_CQ: u32 = 1 << 16;
+/// Shared receive queues.
+pub(crate) const MAX_SRQ: u32 = 1 << 16;
 /// Memory regions.
 pub(crate) const MAX_MR: u32 = 1 << 20;
 /// Protection domains.
@@ -25,6 +27,8 @@ pub(crate) const MAX_PD: u32 = 1 << 16;
 pub(crate) const MAX_AH: u32 = 1 << 16;
 /// Work requests of a queue.
 pub(crate) const MAX_QP_WR: u32 = (1 << 15) - 1;
+/// Work requests of a shared receive queue.
+pub(crate) const MAX_SRQ_WR: u32 = (1 << 15) - 1;
 /// Entries of a completion queue.
 pub(crate) const MAX_CQE: u32 = (1 << 20) - 1;
 /// Scatter/gather entries of a work request.
@@ -58,6 +62,7 @@ impl Limit {
 pub(crate) struct Limits {
     pub(crate) qps: Limit,
     pub(crate) cqs: Limit,
+    pub(crate) srqs: Limit,
     pub(crate) mrs: Limit,
     pub(crate) pds: Limit,
     pub(crate) ahs: Limit,
@@ -68,6 +73,7 @@ impl Limits {
         Self {
             qps: Limit::new(MAX_QP),
             cqs: Limit::new(MAX_CQ),
+            srqs: Limit::new(MAX_SRQ),
             mrs: Limit::new(MAX_MR),
             pds: Limit::new(MAX_PD),
             ahs: Limit::new(MAX_AH),

@@ -33,6 +33,10 @@ use rdma::{
     QpTarget,
     RecvWrs,
     SendWrs,
+    Srq,
+    SrqAttr,
+    SrqChange,
+    SrqTarget,
     StatDescs,
     Udata,
     Umem,
@@ -49,7 +53,9 @@ use crate::{
         self,
         CreateAhReply,
         CreateCqReply,
-        CreateQpReply, //
+        CreateQpReply,
+        CreateSrqReply,
+        MapInfo, //
     },
     ah::{
         AddressHandle,
@@ -74,8 +80,15 @@ use crate::{
         QueuePair, //
     },
     ring::Ring,
-    rq::RecvQueue,
+    rq::{
+        Posts,
+        RecvQueue, //
+    },
     sq::SendQueue,
+    srq::{
+        SharedQueue,
+        SrqHandle, //
+    },
     stats::{
         self,
         Stat, //
@@ -125,6 +138,7 @@ impl Provider for Rxo {
     type Ah = Ah;
     type Cq = CqHandle;
     type Qp = QpHandle;
+    type Srq = SrqHandle;
     type Mr = MrHandle;
 
     fn query_device(device: &Device<Self>) -> DeviceAttr {
@@ -138,7 +152,8 @@ impl Provider for Rxo {
                 | cap::BAD_QKEY_CNTR
                 | cap::PORT_ACTIVE_EVENT
                 | cap::SYS_IMAGE_GUID
-                | cap::RC_RNR_NAK_GEN,
+                | cap::RC_RNR_NAK_GEN
+                | cap::SRQ_RESIZE,
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,
@@ -146,6 +161,9 @@ impl Provider for Rxo {
             max_sge_rd: limits::MAX_SGE,
             max_cq: limits::MAX_CQ,
             max_cqe: limits::MAX_CQE,
+            max_srq: limits::MAX_SRQ,
+            max_srq_wr: limits::MAX_SRQ_WR,
+            max_srq_sge: limits::MAX_SGE,
             max_mr: limits::MAX_MR,
             max_pd: limits::MAX_PD,
             max_qp_rd_atom: u32::from(limits::MAX_RD_ATOMIC),
@@ -305,8 +323,7 @@ impl Provider for Rxo {
 
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for a type or flag that isn't supported and for shared receive queues;
-    /// `EINVAL` for sizes above the device's limits; `EBUSY` for a second QP 1.
+    /// `EOPNOTSUPP` for a type or flag that isn't supported; `EINVAL` for sizes above the device's limits; `EBUSY` for a second QP 1.
     fn create_qp(
         pd: &Pd<Self>,
         context: Option<&Context<Self>>,
@@ -316,12 +333,16 @@ impl Provider for Rxo {
     ) -> Result<(QpHandle, u32)> {
         let port = pd.device::<Self>().data();
         let kind = init.kind().ok_or(EOPNOTSUPP)?;
-        if init.has_create_flags() || init.has_srq() {
+        if init.has_create_flags() {
             return Err(EOPNOTSUPP);
         }
+        let srq = init.srq().map(|s| s.data().queue.clone());
         let send_cq = init.send_cq().ok_or(EINVAL)?.data().cq.clone();
         let recv_cq = init.recv_cq().ok_or(EINVAL)?.data().cq.clone();
-        let asked = init.cap();
+        let mut asked = init.cap();
+        if srq.is_some() {
+            (asked.max_recv_wr, asked.max_recv_sge) = (0, 0);
+        }
         check_cap(&asked)?;
         let permit = Permit::take(&port.limits, |l| &l.qps)?;
 
@@ -333,11 +354,12 @@ impl Provider for Rxo {
         let inline = if context.is_some() { tail } else { 0 };
         let mut given = QpCap {
             max_send_sge: send_sge as u32,
-            max_recv_sge: recv_sge as u32,
+            max_recv_sge: if srq.is_some() { 0 } else { recv_sge as u32 },
             max_inline_data: inline as u32,
             ..asked
         };
 
+        let shared = srq.clone().map(RecvQueue::shared).transpose()?;
         let (sq, sq_slots, rq, rings, reply) = match context {
             None => {
                 let slots = asked
@@ -348,8 +370,13 @@ impl Provider for Rxo {
                 (
                     SendQueue::new(None, slots, send_sge, 0)?,
                     slots,
-                    RecvQueue::kernel(asked.max_recv_wr as usize, recv_sge)?,
-                    None,
+                    match shared {
+                        Some(rq) => rq,
+                        None => {
+                            RecvQueue::own(Posts::kernel(asked.max_recv_wr as usize, recv_sge)?)?
+                        }
+                    },
+                    [None, None],
                     None,
                 )
             }
@@ -358,18 +385,24 @@ impl Provider for Rxo {
                     return Err(EINVAL);
                 }
                 let send_ring = Ring::new(asked.max_send_wr, abi::SEND_HEAD + tail)?;
-                let recv_ring =
-                    Ring::new(asked.max_recv_wr, abi::RECV_HEAD + recv_sge * abi::SGE_LEN)?;
                 given.max_send_wr = send_ring.capacity();
-                given.max_recv_wr = recv_ring.capacity();
                 let slots = send_ring.slots();
                 let (sq_entry, sq) = send_ring.map(context)?;
-                let (rq_entry, rq) = recv_ring.map(context)?;
+                let (queue, rq_entry, rq) = match shared {
+                    Some(queue) => (queue, None, MapInfo::default()),
+                    None => {
+                        let ring = Ring::new(asked.max_recv_wr, Posts::elem(recv_sge))?;
+                        given.max_recv_wr = ring.capacity();
+                        let (entry, rq) = ring.map(context)?;
+                        let queue = RecvQueue::own(Posts::user(ring, recv_sge)?)?;
+                        (queue, Some(entry), rq)
+                    }
+                };
                 (
                     SendQueue::new(Some(send_ring), slots, send_sge, inline)?,
                     slots,
-                    RecvQueue::user(recv_ring, recv_sge)?,
-                    Some([sq_entry, rq_entry]),
+                    queue,
+                    [Some(sq_entry), rq_entry],
                     Some(CreateQpReply { rq, sq }),
                 )
             }
@@ -389,6 +422,7 @@ impl Provider for Rxo {
             user: context.is_some(),
             send_cq,
             recv_cq,
+            srq,
             target,
             sq,
             sq_slots,
@@ -439,6 +473,66 @@ impl Provider for Rxo {
 
     fn post_recv(qp: &Qp<Self>, wrs: &mut RecvWrs<'_>) -> Result {
         QueuePair::post_recv(qp.data().qp.as_arc_borrow(), wrs)
+    }
+
+    /// # Errors
+    ///
+    /// `EINVAL` for sizes above the device's limits or without any work request.
+    fn create_srq(
+        pd: &Pd<Self>,
+        context: Option<&Context<Self>>,
+        target: SrqTarget,
+        attr: SrqAttr,
+        udata: &Udata<'_>,
+    ) -> Result<(SrqHandle, SrqAttr)> {
+        let fits =
+            (1..=limits::MAX_SRQ_WR).contains(&attr.max_wr) && attr.max_sge <= limits::MAX_SGE;
+        if !fits {
+            return Err(EINVAL);
+        }
+        let permit = Permit::take(&pd.device::<Self>().data().limits, |l| &l.srqs)?;
+        let max_sge = (attr.max_sge as usize).max(1);
+        let (posts, entry) = match context {
+            None => (Posts::kernel(attr.max_wr as usize, max_sge)?, None),
+            Some(context) => {
+                if udata.reply_room() < size_of::<CreateSrqReply>() {
+                    return Err(EINVAL);
+                }
+                let ring = Ring::new(attr.max_wr, Posts::elem(max_sge))?;
+                let (entry, mi) = ring.map(context)?;
+                udata.reply(&CreateSrqReply {
+                    mi,
+                    ..CreateSrqReply::default()
+                })?;
+                (Posts::user(ring, max_sge)?, Some(entry))
+            }
+        };
+        let queue = SharedQueue::new(target, pd.data().domain, posts, max_sge, permit)?;
+        let given = queue.query();
+        Ok((SrqHandle::new(queue, entry)?, given))
+    }
+
+    fn modify_srq(
+        srq: &Srq<Self>,
+        context: Option<&Context<Self>>,
+        change: SrqChange,
+        udata: &Udata<'_>,
+    ) -> Result {
+        srq.data().modify(context, change, || {
+            Ok(udata.input::<abi::ModifySrq>()?.mmap_info_addr)
+        })
+    }
+
+    fn query_srq(srq: &Srq<Self>) -> SrqAttr {
+        srq.data().queue.query()
+    }
+
+    fn destroy_srq(_srq: &Srq<Self>) {
+        // Its queue pairs are gone, and what is posted goes with it.
+    }
+
+    fn post_srq_recv(srq: &Srq<Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        srq.data().queue.post(wrs)
     }
 
     fn get_dma_mr(pd: &Pd<Self>, access: u32, memory: DmaMemory) -> Result<MrHandle> {

@@ -66,6 +66,7 @@ use crate::{
     provider::Rxo,
     rq::RecvQueue,
     sq::SendQueue,
+    srq::SharedQueue,
     stats::Stat,
     tx::{
         self,
@@ -105,6 +106,7 @@ pub(crate) struct QueuePair {
     user: bool,
     send_cq: Arc<CompletionQueue>,
     recv_cq: Arc<CompletionQueue>,
+    srq: Option<Arc<SharedQueue>>,
     target: QpTarget,
     #[pin]
     gate: Gate,
@@ -126,6 +128,7 @@ pub(crate) struct Parts {
     pub(crate) user: bool,
     pub(crate) send_cq: Arc<CompletionQueue>,
     pub(crate) recv_cq: Arc<CompletionQueue>,
+    pub(crate) srq: Option<Arc<SharedQueue>>,
     pub(crate) target: QpTarget,
     pub(crate) sq: SendQueue,
     pub(crate) sq_slots: u32,
@@ -136,7 +139,7 @@ pub(crate) struct Parts {
 /// The queue pair of a consumer, with the rings offered to a process.
 pub(crate) struct QpHandle {
     pub(crate) qp: Arc<QueuePair>,
-    pub(crate) _rings: Option<[MmapEntry; 2]>,
+    pub(crate) _rings: [Option<MmapEntry>; 2],
 }
 
 /// Tells whether packets of this kind go where each work request says.
@@ -180,12 +183,13 @@ impl QueuePair {
             slots,
             resources,
             p.signal_all,
-            false,
+            p.srq.is_some(),
         );
         qp.set_pkey(DEFAULT_PKEY);
         let host = Host {
             port: p.port.clone(),
             domain: p.domain,
+            recv_domain: p.srq.as_ref().map_or(p.domain, |s| s.domain),
             number: p.number,
             target: p.target.clone(),
             send_cq: p.send_cq.clone(),
@@ -206,6 +210,7 @@ impl QueuePair {
                 user: p.user,
                 send_cq: p.send_cq,
                 recv_cq: p.recv_cq,
+                srq: p.srq,
                 target: p.target,
                 gate <- Gate::new(),
                 timer <- DeadlineTimer::new(),
@@ -253,7 +258,12 @@ impl QueuePair {
                 core::mem::take(&mut inner.host.pending),
             )
         };
-        pending.deliver(&this.send_cq, &this.recv_cq, &this.target);
+        pending.deliver(
+            &this.send_cq,
+            &this.recv_cq,
+            this.srq.as_deref(),
+            &this.target,
+        );
         Some((ret, more))
     }
 

@@ -6,8 +6,8 @@
 //! the `rxo_transport` crate; what touches the kernel is behind the `rdma`, `net` and `softirq`
 //! crates.
 //!
-//! Lock order: a queue pair, then a completion queue. Neither is held while a consumer is told
-//! of completions or events, which may post again at once.
+//! Lock order: a queue pair, then a shared receive queue or a completion queue. None is held
+//! while a consumer is told of completions or events, which may post again at once.
 
 #![deny(unsafe_code)]
 
@@ -25,6 +25,7 @@ mod qp;
 mod ring;
 mod rq;
 mod sq;
+mod srq;
 mod stats;
 mod switch;
 mod tx;
