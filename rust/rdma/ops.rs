@@ -20,7 +20,8 @@ use kernel::{
     error::from_result,
     ffi::{
         c_char,
-        c_int, //
+        c_int,
+        c_uint, //
     },
     prelude::*,
     str::CStr,
@@ -134,6 +135,7 @@ impl<P: Provider> Ops<P> {
         ops.destroy_ah = Some(Self::destroy_ah);
 
         ops.create_cq = Some(Self::create_cq);
+        ops.resize_user_cq = Some(Self::resize_user_cq);
         ops.destroy_cq = Some(Self::destroy_cq);
         ops.poll_cq = Some(Self::poll_cq);
         ops.req_notify_cq = Some(Self::req_notify_cq);
@@ -517,6 +519,33 @@ impl<P: Provider> Ops<P> {
             unsafe {
                 (*cq).cqe = cqe as c_int;
                 CqWithTarget::<P>::init(cq, WithTarget { data, target });
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn resize_user_cq(
+        cq: *mut bindings::ib_cq,
+        cqe: c_uint,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            let raw = cq;
+            // SAFETY: The core passes a valid CQ and the udata of a command of its process.
+            let (cq, context, udata) = unsafe {
+                (
+                    Cq::<P>::from_raw(cq),
+                    context::<P>(udata),
+                    Udata::new(udata),
+                )
+            };
+            let cqe = P::resize_cq(cq, context.ok_or(EINVAL)?, cqe, &udata)?;
+            // SAFETY: The CQ is valid. Others may read or write the field at the same time: each
+            // of them with a single access, to find some size that the CQ had.
+            unsafe {
+                (&raw mut (*raw).cqe)
+                    .cast::<c_int>()
+                    .write_volatile(cqe as c_int);
             }
             Ok(())
         })

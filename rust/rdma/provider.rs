@@ -204,6 +204,14 @@ pub trait Provider: Sized + Send + Sync + 'static {
         cqe: u32,
         udata: &Udata<'_>,
     ) -> Result<(Self::Cq, u32)>;
+    /// Gives the completion queue of a process at least `cqe` entries, keeping what was not
+    /// polled; returns how many it has.
+    fn resize_cq(
+        cq: &Cq<Self>,
+        context: &Context<Self>,
+        cqe: u32,
+        udata: &Udata<'_>,
+    ) -> Result<u32>;
     /// Destroys a completion queue.
     fn destroy_cq(cq: &Cq<Self>);
     /// Takes completions; for kernel consumers. Any context.

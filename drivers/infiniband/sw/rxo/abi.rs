@@ -57,7 +57,8 @@ pub(crate) struct CreateQpReply {
     pub(crate) sq: MapInfo,
 }
 
-/// Answer to the creation of a CQ (`struct rxe_create_cq_resp`).
+/// Answer to the creation or resizing of a CQ (`struct rxe_create_cq_resp` and
+/// `struct rxe_resize_cq_resp`).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CreateCqReply {
@@ -99,6 +100,7 @@ const _: () = {
     assert!(size_of::<MapInfo>() == size_of::<b::mminfo>());
     assert!(size_of::<CreateQpReply>() == size_of::<b::rxe_create_qp_resp>());
     assert!(size_of::<CreateCqReply>() == size_of::<b::rxe_create_cq_resp>());
+    assert!(size_of::<CreateCqReply>() == size_of::<b::rxe_resize_cq_resp>());
     assert!(size_of::<CreateAhReply>() == size_of::<b::rxe_create_ah_resp>());
 };
 

@@ -66,7 +66,10 @@ pub(crate) struct CompletionQueue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     notify: bool,
+    /// The queue just went into error.
     overrun: bool,
+    /// Completions that found no room.
+    lost: u32,
 }
 
 impl Calls {
@@ -74,11 +77,12 @@ impl Calls {
     pub(crate) fn merge(&mut self, other: Self) {
         self.notify |= other.notify;
         self.overrun |= other.overrun;
+        self.lost = self.lost.saturating_add(other.lost);
     }
 
-    /// Tells whether the queue overran.
-    pub(crate) fn is_overrun(self) -> bool {
-        self.overrun
+    /// Returns how many completions found no room: with any, the queue pair can't go on.
+    pub(crate) fn lost(self) -> u32 {
+        self.lost
     }
 }
 
@@ -129,6 +133,7 @@ impl CompletionQueue {
             return Calls {
                 notify: false,
                 overrun: first,
+                lost: 1,
             };
         }
         let notify = match inner.armed {
@@ -141,7 +146,7 @@ impl CompletionQueue {
         }
         Calls {
             notify,
-            overrun: false,
+            ..Calls::default()
         }
     }
 
@@ -153,6 +158,46 @@ impl CompletionQueue {
         if calls.notify {
             self.target.notify();
         }
+    }
+
+    /// Moves to another ring, of at least `cqe` entries, with what was not polled yet, in order.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if more than `cqe` completions wait, or the queue is not a process's; nothing
+    /// has changed.
+    pub(crate) fn resize(&self, ring: Ring, cqe: u32) -> Result {
+        // What is replaced is freed outside of the lock.
+        let _old = {
+            let mut inner = self.inner.lock();
+            let Entries::User {
+                ring: from,
+                producer,
+            } = &inner.entries
+            else {
+                return Err(EINVAL);
+            };
+            let consumer = from.consumer();
+            let count = from.used(consumer, *producer);
+            if count > cqe.min(ring.capacity()) {
+                return Err(EINVAL);
+            }
+            let mut entry = [0; Wc::USER_LEN];
+            for i in 0..count {
+                from.read(consumer.wrapping_add(i), &mut entry)
+                    .map_err(|_| EINVAL)?;
+                ring.write(i, &entry).map_err(|_| EINVAL)?;
+            }
+            ring.show_producer(count);
+            core::mem::replace(
+                &mut inner.entries,
+                Entries::User {
+                    ring,
+                    producer: count,
+                },
+            )
+        };
+        Ok(())
     }
 
     /// Takes completions for a kernel consumer.

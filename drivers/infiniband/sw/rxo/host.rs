@@ -89,9 +89,9 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Tells whether a completion queue overran: the queue pair can't go on.
-    pub(crate) fn overran(&self) -> bool {
-        self.send_cq.is_overrun() || self.recv_cq.is_overrun()
+    /// Returns how many completions found no room: with any, the queue pair can't go on.
+    pub(crate) fn lost(&self) -> u32 {
+        self.send_cq.lost().saturating_add(self.recv_cq.lost())
     }
 
     /// Makes the calls. No lock may be held.

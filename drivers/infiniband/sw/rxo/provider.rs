@@ -3,11 +3,13 @@
 //! The verbs: each operation of the core, as rxo does it.
 
 use kernel::{
+    new_mutex,
     prelude::*,
     str::CStr,
     sync::{
         aref::ARef,
-        Arc, //
+        Arc,
+        Mutex, //
     }, //
 };
 use net::NetDevice;
@@ -107,7 +109,16 @@ pub(crate) struct ProtectionDomain {
 /// A consumer's completion queue, with the ring offered to a process.
 pub(crate) struct CqHandle {
     cq: Arc<CompletionQueue>,
-    _ring: Option<rdma::MmapEntry>,
+    ring: Pin<KBox<Mutex<Option<rdma::MmapEntry>>>>,
+}
+
+impl CqHandle {
+    fn new(cq: Arc<CompletionQueue>, ring: Option<rdma::MmapEntry>) -> Result<Self> {
+        Ok(Self {
+            cq,
+            ring: KBox::pin_init(new_mutex!(ring, "CqHandle::ring"), GFP_KERNEL)?,
+        })
+    }
 }
 
 /// A consumer's memory region, and the device that it belongs to.
@@ -290,7 +301,7 @@ impl Provider for Rxo {
         let permit = Permit::take(&device.data().limits, |l| &l.cqs)?;
         let Some(context) = context else {
             let cq = CompletionQueue::kernel(target, cqe, permit)?;
-            return Ok((CqHandle { cq, _ring: None }, cqe));
+            return Ok((CqHandle::new(cq, None)?, cqe));
         };
         if udata.reply_room() < size_of::<CreateCqReply>() {
             return Err(EINVAL);
@@ -300,13 +311,32 @@ impl Provider for Rxo {
         let (entry, mi) = ring.map(context)?;
         let cq = CompletionQueue::user(target, ring, permit)?;
         udata.reply(&CreateCqReply { mi })?;
-        Ok((
-            CqHandle {
-                cq,
-                _ring: Some(entry),
-            },
-            capacity,
-        ))
+        Ok((CqHandle::new(cq, Some(entry))?, capacity))
+    }
+
+    /// # Errors
+    ///
+    /// `EINVAL` for more entries than `max_cqe`, for none, and for fewer than completions wait.
+    fn resize_cq(
+        cq: &Cq<Self>,
+        context: &Context<Self>,
+        cqe: u32,
+        udata: &Udata<'_>,
+    ) -> Result<u32> {
+        udata.expect_no_input()?;
+        if cqe == 0 || cqe > limits::MAX_CQE || udata.reply_room() < size_of::<CreateCqReply>() {
+            return Err(EINVAL);
+        }
+        let CqHandle { cq, ring: old } = cq.data();
+        // One resize at a time.
+        let mut old = old.lock();
+        let ring = Ring::new(cqe, rdma::Wc::USER_LEN)?;
+        let capacity = ring.capacity();
+        let (entry, mi) = ring.map(context)?;
+        udata.reply(&CreateCqReply { mi })?;
+        cq.resize(ring, cqe)?;
+        *old = Some(entry);
+        Ok(capacity)
     }
 
     fn destroy_cq(_cq: &Cq<Self>) {

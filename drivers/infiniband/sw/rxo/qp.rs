@@ -30,6 +30,8 @@ use rxo_transport::{
     time::Instant,
     wire::Parsed,
     Access,
+    AsyncEvent,
+    Env,
     Mtu,
     PostError,
     Qp,
@@ -247,9 +249,11 @@ impl QueuePair {
             let now = now();
             let ret = f(inner, now);
             let again = this.transmit(inner);
-            if inner.host.pending.overran() {
+            if inner.host.pending.lost() > 0 {
                 // The consumer lost a completion, so it can't make sense of those that follow.
                 inner.fail(now);
+                let lost = inner.host.pending.lost();
+                this.port.stats.add(Stat::CqOverflows, u64::from(lost));
             }
             this.arm(this, inner, again);
             (
@@ -519,8 +523,12 @@ impl QueuePair {
 }
 
 impl Inner {
-    /// Puts the queue pair into ERR.
+    /// Puts the queue pair into ERR, for a reason that is neither its peer's nor its consumer's.
     fn fail(&mut self, now: Instant) {
+        if self.qp.state() == QpState::Err {
+            return;
+        }
+        self.host.event(AsyncEvent::QpFatal);
         let attr = QpAttr {
             state: Some(QpState::Err),
             ..QpAttr::default()
