@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Verbs objects besides plain queue pairs and regions: shared receive queues,
+ * completion queues that change their size or overflow.
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+#include "rig.h"
+
+/* ---- shared receive queues ------------------------------------------------ */
+
+static struct ibv_srq *srq_make(struct ibv_pd *pd, int wr, int sge)
+{
+	struct ibv_srq_init_attr ia = {
+		.attr = { .max_wr = wr, .max_sge = sge },
+	};
+
+	return ibv_create_srq(pd, &ia);
+}
+
+static int srq_post(struct ibv_srq *srq, struct ep *e, uint32_t lkey,
+		    uint64_t id, size_t off, uint32_t len)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)e->buf + off, .length = len, .lkey = lkey,
+	};
+	struct ibv_recv_wr wr = {
+		.wr_id = id, .sg_list = &sge, .num_sge = 1,
+	}, *bad;
+
+	return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
+/* Replaces the queue pair by one that takes its receives from the SRQ. */
+static int srq_use(struct ep *e, const struct opts *o, struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr ia = {
+		.qp_type = o->type, .srq = srq,
+		.send_cq = e->scq, .recv_cq = e->rcq,
+		.cap = { .max_send_wr = o->depth, .max_send_sge = o->sge },
+	};
+
+	check_ok(ibv_destroy_qp(e->qp));
+	e->qp = ibv_create_qp(e->h->pd, &ia);
+	if (!e->qp)
+		fail("ibv_create_qp with an SRQ: %s", strerror(errno));
+	check(e->qp->srq == srq);
+	return 0;
+}
+
+static int connect_pair(struct pair *p)
+{
+	const struct opts *o = &p->o;
+
+	run_ok(ep_init(&p->a, o));
+	run_ok(ep_init(&p->b, o));
+	run_ok(ep_rtr(&p->a, &p->b, o));
+	run_ok(ep_rtr(&p->b, &p->a, o));
+	run_ok(ep_rts(&p->a, o));
+	run_ok(ep_rts(&p->b, o));
+	return 0;
+}
+
+/* A pair whose second end has a shared receive queue. */
+static int srq_pair(struct pair *p, struct opts o, struct ibv_srq *srq)
+{
+	p->o = o;
+	run_ok(ep_create(&p->a, &host_a, &o));
+	run_ok(ep_create(&p->b, &host_b, &o));
+	p->b.psn = (o.psn + 0x1000) & 0xffffff;
+	run_ok(srq_use(&p->b, &o, srq));
+	run_ok(connect_pair(p));
+	return 0;
+}
+
+static int send_to(struct pair *p, uint64_t id, uint32_t len)
+{
+	check_ok(post(&p->a, &(struct wr){
+		.id = id, .op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
+		.len = len }));
+	run_ok(expect_wc(p->a.scq, id, IBV_WC_SUCCESS, 5000, NULL));
+	return 0;
+}
+
+static struct opts small(void)
+{
+	struct opts o = opts_default();
+
+	o.buf = 1 << 17;
+	return o;
+}
+
+/* Four connections feed on one queue, in the order of posting. */
+static int srq_traffic(void)
+{
+	enum { N = 4, EACH = 8, LEN = 5000 };
+	struct ibv_srq *srq = srq_make(host_b.pd, N * EACH, 2);
+	struct opts o = small();
+	struct pair p[N];
+	struct ibv_wc wc;
+	int i, j;
+
+	if (!srq)
+		skip("ibv_create_srq: %s", strerror(errno));
+	o.buf = N * EACH * LEN;
+	for (i = 0; i < N; i++)
+		run_ok(srq_pair(&p[i], o, srq));
+	for (i = 0; i < N * EACH; i++)
+		check_ok(srq_post(srq, &p[0].b, p[0].b.mr->lkey, i, i * LEN,
+				  LEN));
+	for (j = 0; j < EACH; j++)
+		for (i = 0; i < N; i++) {
+			int id = j * N + i;
+
+			fill(p[i].a.buf, LEN, id);
+			run_ok(send_to(&p[i], id, LEN));
+			run_ok(expect_wc(p[i].b.rcq, id, IBV_WC_SUCCESS, 5000,
+					 &wc));
+			check(wc.qp_num == p[i].b.qp->qp_num);
+			check(wc.byte_len == LEN);
+			check(check_fill(p[0].b.buf + id * LEN, LEN, id) < 0);
+		}
+	check_errno(ibv_destroy_srq(srq), EBUSY);
+	for (i = 0; i < N; i++)
+		run_ok(pair_down(&p[i]));
+	check_ok(ibv_destroy_srq(srq));
+	return 0;
+}
+
+static int srq_attr(void)
+{
+	struct ibv_srq_init_attr ia = { };
+	struct ibv_srq_attr at;
+	struct ibv_srq *srq;
+
+	if (!host_a.attr.max_srq)
+		skip("no SRQs");
+	check(host_a.attr.max_srq_wr > 0 && host_a.attr.max_srq_sge > 0);
+	ia.attr.max_wr = host_a.attr.max_srq_wr + 1;
+	ia.attr.max_sge = 1;
+	errno = 0;
+	check(!ibv_create_srq(host_a.pd, &ia) && errno == EINVAL);
+	ia.attr.max_wr = 1;
+	ia.attr.max_sge = host_a.attr.max_srq_sge + 1;
+	check(!ibv_create_srq(host_a.pd, &ia) && errno == EINVAL);
+	ia.attr.max_wr = host_a.attr.max_srq_wr;
+	ia.attr.max_sge = host_a.attr.max_srq_sge;
+	srq = ibv_create_srq(host_a.pd, &ia);
+	check(srq);
+	check_ok(ibv_query_srq(srq, &at));
+	check(at.max_wr >= (uint32_t)host_a.attr.max_srq_wr);
+	check(at.max_sge >= (uint32_t)host_a.attr.max_srq_sge);
+	check(at.srq_limit == 0);
+	at.srq_limit = at.max_wr + 1;
+	check_errno(ibv_modify_srq(srq, &at, IBV_SRQ_LIMIT), EINVAL);
+	check_ok(ibv_destroy_srq(srq));
+	return 0;
+}
+
+/* One event a time that the limit is armed, when fewer are left. */
+static int srq_limit(void)
+{
+	struct ibv_srq *srq = srq_make(host_b.pd, 16, 1);
+	struct ibv_srq_attr at = { .srq_limit = 4 };
+	struct pair p;
+	int i;
+
+	if (!srq)
+		skip("ibv_create_srq: %s", strerror(errno));
+	run_ok(srq_pair(&p, small(), srq));
+	for (i = 0; i < 8; i++)
+		check_ok(srq_post(srq, &p.b, p.b.mr->lkey, i, 0, 64));
+	check_ok(ibv_modify_srq(srq, &at, IBV_SRQ_LIMIT));
+	check_ok(ibv_query_srq(srq, &at));
+	check(at.srq_limit == 4);
+	for (i = 0; i < 4; i++)
+		run_ok(send_to(&p, i, 64));
+	check(!saw_event(&host_b, IBV_EVENT_SRQ_LIMIT_REACHED, 100));
+	run_ok(send_to(&p, i, 64));
+	run_ok(expect_event(&host_b, IBV_EVENT_SRQ_LIMIT_REACHED, srq, 2000));
+	check_ok(ibv_query_srq(srq, &at));
+	check(at.srq_limit == 0);
+	run_ok(send_to(&p, 9, 64));
+	check(!saw_event(&host_b, IBV_EVENT_SRQ_LIMIT_REACHED, 100));
+	/* armed when it is reached already */
+	at.srq_limit = 4;
+	check_ok(ibv_modify_srq(srq, &at, IBV_SRQ_LIMIT));
+	run_ok(expect_event(&host_b, IBV_EVENT_SRQ_LIMIT_REACHED, srq, 2000));
+	run_ok(pair_down(&p));
+	check_ok(ibv_destroy_srq(srq));
+	return 0;
+}
+
+/* What is posted stays posted, in order, across changes of size. */
+static int srq_resize(void)
+{
+	struct ibv_srq *srq = srq_make(host_b.pd, 7, 1);
+	struct ibv_srq_attr at;
+	struct pair p;
+	int i, next = 0, sent = 0;
+
+	if (!srq)
+		skip("ibv_create_srq: %s", strerror(errno));
+	if (!(host_a.attr.device_cap_flags & IBV_DEVICE_SRQ_RESIZE))
+		skip("SRQs can't be resized");
+	run_ok(srq_pair(&p, small(), srq));
+	/* so that the ring has wrapped around when it is replaced */
+	for (i = 0; i < 5; i++)
+		check_ok(srq_post(srq, &p.b, p.b.mr->lkey, next++, 0, 64));
+	for (i = 0; i < 4; i++)
+		run_ok(send_to(&p, sent++, 64));
+	for (i = 0; i < 6; i++)
+		check_ok(srq_post(srq, &p.b, p.b.mr->lkey, next++, 0, 64));
+	check(srq_post(srq, &p.b, p.b.mr->lkey, next, 0, 64));
+	at.max_wr = 100;
+	check_ok(ibv_modify_srq(srq, &at, IBV_SRQ_MAX_WR));
+	check_ok(ibv_query_srq(srq, &at));
+	check(at.max_wr >= 100);
+	for (i = 0; i < 90; i++)
+		check_ok(srq_post(srq, &p.b, p.b.mr->lkey, next++, 0, 64));
+	at.max_wr = 20;
+	check_errno(ibv_modify_srq(srq, &at, IBV_SRQ_MAX_WR), EINVAL);
+	at.max_wr = host_b.attr.max_srq_wr + 1;
+	check_errno(ibv_modify_srq(srq, &at, IBV_SRQ_MAX_WR), EINVAL);
+	while (next - sent > 10)
+		run_ok(send_to(&p, sent++, 64));
+	at.max_wr = 15;
+	check_ok(ibv_modify_srq(srq, &at, IBV_SRQ_MAX_WR));
+	while (sent < next)
+		run_ok(send_to(&p, sent++, 64));
+	for (i = 0; i < next; i++)
+		run_ok(expect_wc(p.b.rcq, i, IBV_WC_SUCCESS, 1000, NULL));
+	run_ok(pair_down(&p));
+	check_ok(ibv_destroy_srq(srq));
+	return 0;
+}
+
+/* A queue pair in error takes no more, says so, and leaves the rest alone. */
+static int srq_last_wqe(void)
+{
+	struct ibv_srq *srq = srq_make(host_b.pd, 16, 1);
+	struct pair p, q;
+
+	if (!srq)
+		skip("ibv_create_srq: %s", strerror(errno));
+	run_ok(srq_pair(&p, small(), srq));
+	run_ok(srq_pair(&q, small(), srq));
+	check_ok(srq_post(srq, &p.b, p.b.mr->lkey, 1, 0, 64));
+	check_ok(srq_post(srq, &q.b, q.b.mr->lkey, 2, 0, 64));
+	run_ok(send_to(&p, 5, 64));
+	run_ok(expect_wc(p.b.rcq, 1, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(ep_state(&p.b, IBV_QPS_ERR));
+	run_ok(expect_event(&host_b, IBV_EVENT_QP_LAST_WQE_REACHED, p.b.qp,
+			    2000));
+	run_ok(expect_no_wc(p.b.rcq, 50));
+	run_ok(send_to(&q, 6, 64));
+	run_ok(expect_wc(q.b.rcq, 2, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(pair_down(&p));
+	run_ok(pair_down(&q));
+	check_ok(ibv_destroy_srq(srq));
+	return 0;
+}
+
+/* Without a receive the sender waits, and one posted later serves it. */
+static int srq_rnr(void)
+{
+	struct ibv_srq *srq = srq_make(host_b.pd, 16, 1);
+	struct pair p;
+
+	if (!srq)
+		skip("ibv_create_srq: %s", strerror(errno));
+	run_ok(srq_pair(&p, small(), srq));
+	check_ok(post(&p.a, &(struct wr){
+		.id = 1, .op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
+		.len = 64 }));
+	run_ok(expect_no_wc(p.a.scq, 50));
+	check_ok(srq_post(srq, &p.b, p.b.mr->lkey, 2, 0, 64));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(expect_wc(p.b.rcq, 2, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(pair_down(&p));
+	check_ok(ibv_destroy_srq(srq));
+	return 0;
+}
+
+/* The domain of the memory is that of the SRQ, not of the queue pair. */
+static int srq_domain(void)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(host_b.ctx);
+	struct ibv_srq *srq;
+	struct ibv_mr *mr;
+	struct pair p;
+
+	check(pd);
+	srq = srq_make(pd, 16, 1);
+	if (!srq)
+		skip("ibv_create_srq: %s", strerror(errno));
+	run_ok(srq_pair(&p, small(), srq));
+	mr = ibv_reg_mr(pd, p.b.buf, p.b.len, IBV_ACCESS_LOCAL_WRITE);
+	check(mr);
+	check_ok(srq_post(srq, &p.b, mr->lkey, 1, 0, 64));
+	check_ok(srq_post(srq, &p.b, p.b.mr->lkey, 2, 0, 64));
+	fill(p.a.buf, 64, 5);
+	run_ok(send_to(&p, 1, 64));
+	run_ok(expect_wc(p.b.rcq, 1, IBV_WC_SUCCESS, 5000, NULL));
+	check(check_fill(p.b.buf, 64, 5) < 0);
+	check_ok(post(&p.a, &(struct wr){
+		.id = 2, .op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
+		.len = 64 }));
+	run_ok(expect_wc(p.a.scq, 2, IBV_WC_REM_OP_ERR, 5000, NULL));
+	run_ok(expect_wc(p.b.rcq, 2, IBV_WC_LOC_PROT_ERR, 5000, NULL));
+	run_ok(pair_down(&p));
+	check_ok(ibv_dereg_mr(mr));
+	check_ok(ibv_destroy_srq(srq));
+	check_ok(ibv_dealloc_pd(pd));
+	return 0;
+}
+
+/* ---- completion queues ---------------------------------------------------- */
+
+static int writes(struct pair *p, int first, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		check_ok(post_to(&p->a, (struct wr){
+			.id = first + i, .op = IBV_WR_RDMA_WRITE,
+			.flags = IBV_SEND_SIGNALED, .len = 8 }, &p->b, 0));
+	return 0;
+}
+
+/* Waits until the peer's byte shows that all before it were carried out. */
+static int settle(struct pair *p)
+{
+	usleep(100000);
+	check(ep_query_state(&p->a) == IBV_QPS_RTS);
+	return 0;
+}
+
+static int cq_resize(void)
+{
+	struct opts o = small();
+	struct ibv_cq *cq;
+	struct pair p;
+	int i, r;
+
+	o.cqe = 15;
+	run_ok(pair_up(&p, &o));
+	cq = p.a.scq;
+	/* so that the ring has wrapped around when it is replaced */
+	run_ok(writes(&p, 100, 10));
+	for (i = 0; i < 10; i++)
+		run_ok(expect_wc(cq, 100 + i, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(writes(&p, 0, 12));
+	run_ok(settle(&p));
+	r = ibv_resize_cq(cq, 63);
+	if (r == EOPNOTSUPP)
+		skip("CQs can't be resized");
+	check_ok(r);
+	check(cq->cqe >= 63);
+	run_ok(writes(&p, 12, 40));
+	run_ok(settle(&p));
+	check_errno(ibv_resize_cq(cq, 51), EINVAL);
+	check_errno(ibv_resize_cq(cq, host_a.attr.max_cqe + 1), EINVAL);
+	for (i = 0; i < 40; i++)
+		run_ok(expect_wc(cq, i, IBV_WC_SUCCESS, 5000, NULL));
+	check_ok(ibv_resize_cq(cq, 12));
+	for (; i < 52; i++)
+		run_ok(expect_wc(cq, i, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(expect_no_wc(cq, 20));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+static volatile bool stop;
+static int resizes;
+
+static void *resizer(void *arg)
+{
+	static const int sizes[] = { 400, 80, 200, 130 };
+	struct ibv_cq *cq = arg;
+	int i;
+
+	for (i = 0; !stop; i++) {
+		int r = ibv_resize_cq(cq, sizes[i % ARRAY_SIZE(sizes)]);
+
+		if (r && r != EINVAL)
+			return (void *)(intptr_t)r;
+		resizes += !r;
+		usleep(50);
+	}
+	return NULL;
+}
+
+/* Nothing is lost or told twice while the size changes under traffic. */
+static int cq_resize_traffic(void)
+{
+	int n = quick ? 3000 : 30000, sent = 0, got = 0;
+	struct opts o = small();
+	pthread_t t;
+	struct pair p;
+	void *ret;
+
+	o.cqe = 80;
+	run_ok(pair_up(&p, &o));
+	if (ibv_resize_cq(p.a.scq, 80) == EOPNOTSUPP)
+		skip("CQs can't be resized");
+	check_ok(pthread_create(&t, NULL, resizer, p.a.scq));
+	while (got < n) {
+		for (; sent < n && sent - got < o.depth; sent++)
+			run_ok(writes(&p, sent, 1));
+		run_ok(expect_wc(p.a.scq, got, IBV_WC_SUCCESS, 5000, NULL));
+		got++;
+	}
+	stop = true;
+	pthread_join(t, &ret);
+	check(!ret);
+	printf("# %d resizes\n", resizes);
+	check(resizes > 10);
+	run_ok(expect_no_wc(p.a.scq, 20));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+/*
+ * A CQ that overflows is in error and so is its queue pair; what it held can
+ * still be polled, as it was, and others are not disturbed.
+ */
+static int cq_overflow(void)
+{
+	struct opts o = small();
+	struct ibv_wc wc;
+	struct pair p, q;
+	int i, n;
+
+	o.cqe = 7;
+	run_ok(pair_up(&p, &o));
+	run_ok(pair_up(&q, &o));
+	n = p.a.scq->cqe;
+	run_ok(writes(&p, 0, n));
+	run_ok(settle(&p));
+	check(!saw_event(&host_a, IBV_EVENT_CQ_ERR, 20));
+	run_ok(writes(&p, n, 3));
+	run_ok(expect_event(&host_a, IBV_EVENT_CQ_ERR, p.a.scq, 2000));
+	run_ok(expect_event(&host_a, IBV_EVENT_QP_FATAL, p.a.qp, 2000));
+	check(ep_query_state(&p.a) == IBV_QPS_ERR);
+	for (i = 0; i < n; i++)
+		run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 100, &wc));
+	run_ok(expect_no_wc(p.a.scq, 50));
+	check(!saw_event(&host_a, IBV_EVENT_CQ_ERR, 20));
+	run_ok(writes(&q, 50, 2));
+	run_ok(expect_wc(q.a.scq, 50, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(expect_wc(q.a.scq, 51, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(pair_down(&p));
+	run_ok(pair_down(&q));
+	return 0;
+}
+
+static const struct testcase cases[] = {
+	{ "srq_attr", srq_attr },
+	{ "srq_traffic", srq_traffic },
+	{ "srq_limit", srq_limit },
+	{ "srq_resize", srq_resize },
+	{ "srq_last_wqe", srq_last_wqe },
+	{ "srq_rnr", srq_rnr },
+	{ "srq_domain", srq_domain },
+	{ "cq_resize", cq_resize },
+	{ "cq_resize_traffic", cq_resize_traffic, 60 },
+	{ "cq_overflow", cq_overflow },
+};
+
+int main(int argc, char **argv)
+{
+	return rig_main(argc, argv, cases, ARRAY_SIZE(cases));
+}
