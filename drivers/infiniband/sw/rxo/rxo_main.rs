@@ -59,10 +59,13 @@ struct RxoModule {
     links: Option<Pin<KBox<rdma::LinkRegistration<Links>>>>,
     notifier: Option<Pin<KBox<net::NotifierRegistration<Watcher>>>>,
     published: Published,
+    /// Waits, as it goes last, for what the tables have let go.
+    _reclaimer: softirq::Reclaimer,
 }
 
 impl kernel::Module for RxoModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let reclaimer = softirq::Reclaimer::new(c"rxo")?;
         let namespaces = KBox::pin_init(net::Namespaces::<RxoNet>::new(), GFP_KERNEL)?;
         let published = Ports::publish(namespaces)?;
         let notifier = KBox::pin_init(
@@ -74,6 +77,7 @@ impl kernel::Module for RxoModule {
             links: Some(links),
             notifier: Some(notifier),
             published,
+            _reclaimer: reclaimer,
         })
     }
 }
