@@ -118,11 +118,23 @@ impl Wc {
         put(offset_of!(U, ex), &self.ex.to_ne_bytes());
         put(offset_of!(U, qp_num), &self.qp_num.to_ne_bytes());
         put(offset_of!(U, src_qp), &self.src_qp.to_ne_bytes());
-        put(offset_of!(U, wc_flags), &self.flags.to_ne_bytes());
+        put(offset_of!(U, wc_flags), &user_flags(self.flags).to_ne_bytes());
         put(offset_of!(U, pkey_index), &self.pkey_index.to_ne_bytes());
         put(offset_of!(U, sl), &[self.sl]);
         put(offset_of!(U, port_num), &[1]);
         out
+    }
+}
+
+/// Flags as `enum ibv_wc_flags` numbers them: other than the kernel does, and without those that only the kernel has.
+const fn user_flags(flags: u32) -> u32 {
+    const IBV_WC_WITH_INV: u32 = 1 << 3;
+
+    let same = flags & (wc_flags::GRH | wc_flags::WITH_IMM);
+    if flags & wc_flags::WITH_INVALIDATE != 0 {
+        same | IBV_WC_WITH_INV
+    } else {
+        same
     }
 }
 

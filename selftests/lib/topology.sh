@@ -49,6 +49,17 @@ topo_modules()
 	esac
 }
 
+# topo_neighbours HOST OTHER ADDRESS...: the other's addresses, for good.
+topo_neighbours()
+{
+	local host=$1 mac addr
+	mac=$(ip -n "$2" -o link show eth0 | sed -n 's/.*ether \([0-9a-f:]*\).*/\1/p')
+	shift 2
+	for addr; do
+		ip -n "$host" neigh replace "$addr" lladdr "$mac" nud permanent dev eth0 || return 1
+	done
+}
+
 topo_net_up()
 {
 	# The mode can be changed only while there is no other namespace.
@@ -69,7 +80,10 @@ topo_net_up()
 			ip -n $h addr add $a/24 dev eth0 &&
 			ip -n $h addr add $a6/64 dev eth0 nodad || return 1
 	done
-	# Nothing but RDMA is to be seen on the wire.
+	# Nothing but RDMA is to be seen on the wire; without link-local
+	# addresses no neighbour is found by itself either, over IPv6.
+	topo_neighbours hosta hostb "$IPB" "$IP6B" &&
+		topo_neighbours hostb hosta "$IPA" "$IP6A" || return 1
 	local i
 	for i in 1 2 3 4 5 6 7 8 9 10; do
 		on_a ping -c 1 -W 1 -q $IPB >/dev/null &&

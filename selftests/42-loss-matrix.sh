@@ -1,0 +1,109 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# RC over a link that loses, reorders, duplicates, corrupts and delays: all of
+# it arrives, once, in order and whole. What retries cost when nothing arrives,
+# and credits in place of RNR NAKs.
+
+# shellcheck source=selftests/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+# shellcheck source=selftests/lib/wire.sh
+. "$TESTS/lib/wire.sh"
+must_build link link.c rig.c
+
+if [ "$RXO_LANE" = vm ]; then TIMEOUT=14; else TIMEOUT=12; fi
+ROUNDS=12
+[ "$QUICK" = 0 ] || ROUNDS=4
+
+# sum NAME: of both hosts since the snapshot
+sum() { echo $(($(counted a "$1") + $(counted b "$1"))); }
+
+# The link did what was asked of it, and the counters tell.
+felt() # COUNTER...
+{
+	local c n
+
+	after
+	echo "netem dropped $(cat "$TMP/dropped")"
+	for c; do
+		n=$(sum "$c")
+		echo "$c: $n"
+		[ "$n" -gt 0 ] || return 1
+	done
+}
+
+# Nothing was sent twice.
+untouched()
+{
+	local c n
+
+	after
+	for c in tx_retransmits timeouts rx_out_of_sequence rx_duplicates rx_icrc_errors tx_seq_naks; do
+		n=$(sum "$c")
+		echo "$c: $n"
+		[ "$n" = 0 ] || return 1
+	done
+}
+
+# matrix NAME TIMEOUT RESTARTS IP-VERSION NETEM... -- COUNTERS...
+matrix()
+{
+	local name=$1 timeout=$2 restarts=$3 v=$4 how=() o=()
+	shift 4
+	while [ "$1" != -- ]; do
+		how+=("$1")
+		shift
+	done
+	shift
+	[ "$v" = 4 ] || o=(-6)
+	netem "${how[@]}" || { result 1 "$name: netem"; return; }
+	snapshot
+	LINK_TIMEOUT=$timeout LINK_RESTARTS=$restarts LINK_ROUNDS=$ROUNDS \
+		link_tests 300 "$name" "${o[@]}" 'stream_*'
+	netem_dropped >"$TMP/dropped"
+	netem_off
+	[ $# = 0 ] || t "$name: it was" "$@"
+	after
+	note "$name: lost $(cat "$TMP/dropped"), sent again $(sum tx_retransmits), timeouts $(sum timeouts)," \
+		"sequence NAKs $(sum tx_seq_naks), duplicates $(sum rx_duplicates), replays $(sum rx_replays)"
+}
+
+# At 20 % each way a packet is not acknowledged at the eighth attempt about
+# once in 10,000 times, and giving up is right then.
+matrix "loss 0.1 %" $TIMEOUT 0 4 loss 0.1% --
+matrix "loss 1 %" $TIMEOUT 0 4 loss 1% -- felt tx_retransmits
+matrix "loss 5 %" $TIMEOUT 0 4 loss 5% -- felt tx_retransmits rx_duplicates
+matrix "loss 20 %" $TIMEOUT 4 4 loss 20% -- felt tx_retransmits rx_duplicates rx_replays
+matrix "reordering 25 %" $TIMEOUT 0 4 delay 1ms reorder 25% -- felt rx_out_of_sequence
+matrix "duplication 5 %" $TIMEOUT 0 4 duplicate 5% -- felt rx_duplicates
+matrix "corruption 1 %" $TIMEOUT 0 4 corrupt 1% -- felt rx_icrc_errors tx_retransmits
+matrix "delay 10 ms" 16 0 4 delay 10ms -- untouched
+matrix "all at once, IPv6" $TIMEOUT 1 6 delay 1ms reorder 10% loss 2% duplicate 2% corrupt 1% -- \
+	felt tx_retransmits rx_out_of_sequence rx_icrc_errors rx_duplicates
+
+# Black hole: retries run out in (retries + 1) x 4.096 us x 2^timeout.
+lose b
+link_tests 60 "nothing arrives" retry_time
+lose_off
+link_tests 60 "no receives" 'rnr_*'
+
+# A receiver with few receives: the sender waits for credit, and is never told
+# that it should have waited.
+credits()
+{
+	local ga gb stalls naks
+
+	gb=$(gid_index b $IPB) && ga=$(gid_index a $IPA) || return 1
+	next_port
+	snapshot
+	pair 60 tcp $PORT b ib_send_bw -F -p $PORT -d "$DEVB" -x "$gb" -n 2000 -s 4096 -r "$1" -t 64 -- \
+		a ib_send_bw -F -p $PORT -d "$DEVA" -x "$ga" -n 2000 -s 4096 -r "$1" -t 64 $IPB || return 1
+	after
+	stalls=$(counted a credit_stalls) naks=$(counted b tx_rnr_naks)
+	echo "# ib_send_bw, $1 receives: $stalls credit stalls, $(counted a credit_probes) probes, $naks RNR NAKs" >&3
+	[ "$stalls" -gt 0 ] && [ "$naks" = 0 ]
+}
+exec 3>&1
+t "ib_send_bw with 4 receives: credit stalls, no RNR NAKs" credits 4
+t "ib_send_bw with 16 receives: credit stalls, no RNR NAKs" credits 16
+finish

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For tests that watch or damage the link between the two hosts; to be sourced
+# after tap.sh.
+
+LINK=$BIN/link
+HOSTA=hosta:$DEVA
+HOSTB=hostb:$DEVB
+
+note() { printf '# %s\n' "$*"; }
+
+# link [OPTION...] CASE...: cases of link.c between $HOSTA and $HOSTB; status 0
+# if none failed.
+link()
+{
+	"$LINK" -a "$HOSTA" -b "$HOSTB" "$@" >"$TMP/link" 2>&1
+	local status=$?
+
+	grep -v '^# pair\|^ok\|^1\.\.\|^# took' "$TMP/link"
+	return $status
+}
+
+# link_tests SECONDS NAME [OPTION...] CASE...: the same, each case a result.
+link_tests()
+{
+	tap_program "$1" "$2: " "$LINK" -a "$HOSTA" -b "$HOSTB" "${@:3}"
+}
+
+# netem WHAT...: what each host's interface does to what it sends.
+netem()
+{
+	on_a tc qdisc replace dev eth0 root netem limit 20000 "$@" &&
+		on_b tc qdisc replace dev eth0 root netem limit 20000 "$@"
+}
+
+netem_off()
+{
+	on_a tc qdisc del dev eth0 root 2>/dev/null
+	on_b tc qdisc del dev eth0 root 2>/dev/null
+	return 0
+}
+
+# What netem lost, together.
+netem_dropped()
+{
+	{ on_a tc -s qdisc show dev eth0; on_b tc -s qdisc show dev eth0; } |
+		sed -n 's/.*dropped \([0-9]*\),.*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# lose HOST MATCH: rule for packets that come in at a host; MATCH ends before
+# the verdict.  @th,64,8 is the opcode, @th,160,8 the syndrome of an ACK.
+lose()
+{
+	local h=$1
+	shift
+	host "$h" nft -f - <<-NFT
+	add table inet wire
+	add chain inet wire in { type filter hook prerouting priority raw; }
+	add rule inet wire in udp dport 4791 $* counter drop
+	NFT
+}
+
+lose_off()
+{
+	lost a >/dev/null
+	lost b >/dev/null
+}
+
+# How many packets the rules of a host took; they are gone then.
+lost()
+{
+	host "$1" sh -c 'nft list table inet wire && nft delete table inet wire' 2>/dev/null |
+		sed -n 's/.*counter packets \([0-9]*\) .*drop.*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# snapshot: remember the counters of both devices;  counted HOST NAME: how far
+# one of them came since.
+counters_of()
+{
+	host "$1" rdma statistic show link "$(dev_of "$1")/1" | awk 'NF == 2 { print $1, $2 }'
+}
+
+snapshot()
+{
+	counters_of a >"$TMP/before.a"
+	counters_of b >"$TMP/before.b"
+}
+
+after()
+{
+	counters_of a >"$TMP/after.a"
+	counters_of b >"$TMP/after.b"
+}
+
+counted()
+{
+	awk -v name="$2" '$1 == name { v = FNR == NR ? -$2 : $2; n += v; seen++ }
+		END { print seen ? n : "none" }' "$TMP/before.$1" "$TMP/after.$1"
+}
+
+# capture_start FILE: everything at hosta's interface;  capture_stop
+capture_start()
+{
+	local i
+
+	(in_host a tcpdump --immediate-mode -i eth0 -U -s 4500 -B 16384 -w "$1" udp port 4791) 2>"$TMP/tcpdump.err" &
+	tcpdump=$!
+	for i in $(seq 100); do
+		! grep -q 'listening on' "$TMP/tcpdump.err" || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+capture_stop()
+{
+	sleep 0.5
+	kill "$tcpdump"
+	wait "$tcpdump"
+	grep -q '^0 packets dropped by kernel' "$TMP/tcpdump.err" && return
+	cat "$TMP/tcpdump.err"
+	return 1
+}
