@@ -140,7 +140,8 @@ impl<E: Env> Qp<E> {
             return;
         };
         match aeth.syndrome {
-            Syndrome::Ack { .. } if psn == self.comp.una.prev() => self.take_credits(aeth),
+            // It counts from the beginning: an old one grants nothing new.
+            Syndrome::Ack { .. } => self.take_credits(aeth),
             Syndrome::Nak(code) if code != NakCode::PsnSequence => {
                 let reading = self
                     .begun()

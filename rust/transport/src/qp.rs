@@ -24,6 +24,7 @@ use crate::psn::{
 };
 use crate::requester::{
     Idle,
+    Probe,
     Requester, //
 };
 use crate::responder::Responder;
@@ -329,7 +330,7 @@ impl<E: Env> Qp<E> {
         if budget == 0 {
             return None;
         }
-        if let Some(b) = self.poll_answers(budget, env) {
+        if let Some(b) = self.poll_answers(now, budget, env) {
             return Some(b);
         }
         self.poll_requests(now, budget, env)
@@ -383,7 +384,13 @@ impl<E: Env> Qp<E> {
 
     /// When [`Self::on_deadline`] is to be called next. Earlier calls do no harm.
     pub fn deadline(&self) -> Option<Instant> {
-        self.req.rnr_until.or(self.comp.deadline)
+        let probe = match self.req.probe {
+            Probe::At(t) => Some(t),
+            _ => None,
+        };
+        let watch = self.resp.watch.map(|w| w.at);
+        let requester = self.req.rnr_until.or(self.comp.deadline);
+        [requester, probe, watch].into_iter().flatten().min()
     }
 
     /// Tells that time has passed.
@@ -398,6 +405,10 @@ impl<E: Env> Qp<E> {
         } else if self.comp.deadline.is_some_and(|d| now >= d) {
             self.on_ack_timeout(env);
         }
+        if matches!(self.req.probe, Probe::At(t) if now >= t) {
+            self.req.probe = Probe::Due;
+        }
+        self.on_watch(now, env);
     }
 
     /// Flushes the receives that were posted in ERR.

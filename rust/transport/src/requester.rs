@@ -28,6 +28,7 @@ use crate::ring::{
 };
 use crate::time::{
     self,
+    Duration,
     Instant, //
 };
 use crate::verbs::{
@@ -115,6 +116,23 @@ impl Idle {
     }
 }
 
+/// Whether a message may go beyond the credits that the peer told.
+///
+/// A peer that told of none left also tells when there are some again, so a probe is for the case that this gets lost: it
+/// waits as long as a retransmission would. To a peer that never told, the first message is a probe at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// Nothing waits for credit.
+    Idle,
+    /// Not before then.
+    At(Instant),
+    /// Now.
+    Due,
+}
+
+/// How long a probe waits without an ACK timeout.
+const PROBE_DELAY: Duration = Duration::from_micros(67_109);
+
 /// State of the requester.
 ///
 /// # Invariants
@@ -133,6 +151,10 @@ pub(crate) struct Requester {
     lsn: Ssn,
     /// The peer does not count credits.
     unlimited: bool,
+    /// The peer told how many there are.
+    told: bool,
+    /// Whether to do without.
+    pub(crate) probe: Probe,
     /// The running number of the next request packet.
     number: u32,
     /// READs and atomics begun and not completed.
@@ -158,6 +180,8 @@ impl Requester {
             ssn: Ssn::new(0),
             lsn: Ssn::new(0),
             unlimited: false,
+            told: false,
+            probe: Probe::Idle,
             number: 0,
             outstanding_reads: 0,
             rnr_until: None,
@@ -187,6 +211,7 @@ impl Requester {
     pub(crate) fn halt(&mut self) {
         self.outstanding_reads = 0;
         self.rnr_until = None;
+        self.probe = Probe::Idle;
         self.pos = self.next;
         self.edge = self.next;
     }
@@ -232,11 +257,13 @@ impl Requester {
 
     /// The peer has receives up to message `limit`, or does not count.
     pub(crate) fn grant(&mut self, limit: Option<Ssn>) {
+        self.told = true;
         match limit {
             None => self.unlimited = true,
             Some(l) if l.after(self.lsn) => self.lsn = l,
-            Some(_) => (),
+            Some(_) => return,
         }
+        self.probe = Probe::Idle;
     }
 
     /// Whether the peer is known to have a receive for message `ssn`.
@@ -296,7 +323,7 @@ impl<E: Env> Qp<E> {
             match entry.progress {
                 Progress::Free | Progress::Done => self.sq.cur = index.wrapping_add(1),
                 Progress::Failed(_) => return Err(Idle::Failed),
-                Progress::Posted => self.begin(index, &entry, env)?,
+                Progress::Posted => self.begin(now, index, &entry, env)?,
                 Progress::Begun => return self.send(now, budget, index, &entry, env),
             }
         }
@@ -314,7 +341,13 @@ impl<E: Env> Qp<E> {
     }
 
     /// Begins a work request: gives it its PSNs, or carries it out if it is local.
-    fn begin(&mut self, index: u32, entry: &SendSlot, env: &mut E) -> Result<(), Idle> {
+    fn begin(
+        &mut self,
+        now: Instant,
+        index: u32,
+        entry: &SendSlot,
+        env: &mut E,
+    ) -> Result<(), Idle> {
         let op = entry.wqe.op;
         if !self.state.permits().begin {
             return Err(Idle::Draining);
@@ -345,7 +378,7 @@ impl<E: Env> Qp<E> {
                 self.finish(index, Err(WcStatus::LocQpOpErr), env);
                 return Ok(());
             }
-            self.may_begin(op, packets, ssn)?;
+            self.may_begin(now, op, packets, ssn)?;
             if op.is_read_or_atomic() {
                 self.req.outstanding_reads = self.req.outstanding_reads.saturating_add(1);
             }
@@ -369,7 +402,7 @@ impl<E: Env> Qp<E> {
     }
 
     /// The limits of a reliable connection.
-    fn may_begin(&self, op: SendOp, packets: u32, ssn: Ssn) -> Result<(), Idle> {
+    fn may_begin(&mut self, now: Instant, op: SendOp, packets: u32, ssn: Ssn) -> Result<(), Idle> {
         // The responder tells duplicates by half of the PSN space.
         let outstanding = self.req.next.distance_from(self.comp.una);
         if outstanding.saturating_add(packets) > HALF {
@@ -379,9 +412,19 @@ impl<E: Env> Qp<E> {
         {
             return Err(Idle::ReadLimit);
         }
-        // 9.7.7.2: one message beyond the limit may probe.
-        if op.takes_receive() && !self.req.unlimited && ssn.after(self.req.lsn.next()) {
-            return Err(Idle::Credit);
+        if op.takes_receive() && !self.req.has_credit(ssn) {
+            // 9.7.7.2: one message beyond the limit may probe.
+            if ssn.after(self.req.lsn.next()) {
+                return Err(Idle::Credit);
+            }
+            if self.req.told && self.req.probe != Probe::Due {
+                if self.req.probe == Probe::Idle {
+                    let delay = time::ack_timeout(self.set.timeout).unwrap_or(PROBE_DELAY);
+                    self.req.probe = Probe::At(now.saturating_add(delay));
+                }
+                return Err(Idle::Credit);
+            }
+            self.req.probe = Probe::Idle;
         }
         Ok(())
     }

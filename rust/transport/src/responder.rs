@@ -22,6 +22,10 @@ use crate::psn::{
     Psn, //
 };
 use crate::qp::Qp;
+use crate::time::{
+    Duration,
+    Instant, //
+};
 use crate::verbs::{
     QpState,
     QpType, //
@@ -48,6 +52,20 @@ pub const ACK_BOUND: u32 = 64;
 /// The serial number of a PSN counts full turns too. It begins here, so that the PSNs before the first have one as well.
 const FIRST_TURN: u64 = 1 << 24;
 
+/// The peer was told that no receive is posted. When one is, by a process that makes no call for it, the peer is to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Watch {
+    /// When to look.
+    pub(crate) at: Instant,
+    /// How long until the next look, twice as long each time.
+    wait: Duration,
+}
+
+/// The first look.
+const FIRST_LOOK: Duration = Duration::from_micros(16);
+/// No look is further away; by then the peer probes of its own accord.
+const LONGEST_LOOK: Duration = Duration::from_micros(65_536);
+
 /// State of the responder.
 pub(crate) struct Responder<R> {
     /// The next PSN expected.
@@ -72,6 +90,10 @@ pub(crate) struct Responder<R> {
     answers: u32,
     /// The first packet came.
     established: bool,
+    /// The peer sends what takes receives.
+    takes_receives: bool,
+    /// For receives, if none was left.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl<R> Responder<R> {
@@ -89,6 +111,8 @@ impl<R> Responder<R> {
             next_resource: 0,
             answers: 0,
             established: false,
+            takes_receives: false,
+            watch: None,
         }
     }
 
@@ -107,6 +131,7 @@ impl<R> Responder<R> {
         self.inbound = Inbound::Idle;
         self.gap = false;
         self.unanswered = 0;
+        self.watch = None;
         if !self.is_closing() {
             self.reply = None;
         }
@@ -152,6 +177,32 @@ impl<R> Responder<R> {
 }
 
 impl<E: Env> Qp<E> {
+    /// Looks for receives after none was left, and tells the peer of them.
+    pub(crate) fn on_watch(&mut self, now: Instant, env: &mut E) {
+        let Some(w) = self.resp.watch.filter(|w| now >= w.at) else {
+            return;
+        };
+        if env.posted_recvs() != Some(0) {
+            self.resp.watch = None;
+            self.resp.want_ack();
+            return;
+        }
+        let wait = w.wait.saturating_mul(2);
+        self.resp.watch = (wait <= LONGEST_LOOK).then(|| Watch {
+            at: now.saturating_add(wait),
+            wait,
+        });
+    }
+
+    /// The peer is being told so many credits.
+    fn note_credits(&mut self, now: Instant, credit: u8) {
+        let awaited = credit == 0 && self.resp.takes_receives && self.state.permits().receive;
+        self.resp.watch = awaited.then(|| Watch {
+            at: now.saturating_add(FIRST_LOOK),
+            wait: FIRST_LOOK,
+        });
+    }
+
     /// Takes in a request.
     pub(crate) fn on_request(&mut self, pkt: &Parsed, info: &Info, env: &mut E) {
         match self.ty {

@@ -558,13 +558,13 @@ fn credit_second_message_waits_for_the_first_ack() {
     }
     assert_eq!(s.seen(), [(0x04, 100)]);
     assert_eq!(s.idle(), Idle::Credit);
-    // Two more receives: messages 2 and 3 are free, 4 may probe.
+    // Two more receives: messages 2 and 3 are free, 4 has to wait.
     s.rx(ack(100, 0x02, 1));
-    assert_eq!(s.seen(), [(0x04, 101), (0x04, 102), (0x04, 103)]);
+    assert_eq!(s.seen(), [(0x04, 101), (0x04, 102)]);
     assert_eq!(s.idle(), Idle::Credit);
     assert_eq!(s.n.host.counted(Counter::CreditStalls), 2);
-    s.rx(ack(103, 0x1f, 4));
-    assert_eq!(s.seen(), [(0x04, 104)]);
+    s.rx(ack(102, 0x1f, 3));
+    assert_eq!(s.seen(), [(0x04, 103), (0x04, 104)]);
 }
 
 #[test]
@@ -602,6 +602,87 @@ fn credit_probe_is_all_that_is_sent_again() {
 }
 
 #[test]
+fn credit_told_to_be_none_is_probed_after_the_ack_timeout() {
+    let mut s = script(config());
+    for id in 0..3 {
+        s.post(id, SendOp::Send, 600);
+    }
+    assert_eq!(s.seen(), [(0x00, 100)]);
+    s.rx(ack(100, 0x00, 0));
+    assert_eq!(s.seen(), [(0x01, 101), (0x02, 102)]);
+    s.rx(ack(102, 0x00, 1));
+    assert_eq!(s.seen(), []);
+    assert_eq!(s.idle(), Idle::Credit);
+    let probes = s.n.host.counted(Counter::CreditProbes);
+    assert_eq!(Some(s.wait()), time::ack_timeout(s.c.timeout));
+    // Its first packet only.
+    assert_eq!(s.seen(), [(0x00, 103)]);
+    assert_eq!(s.n.host.counted(Counter::CreditProbes), probes + 1);
+    assert_eq!(s.n.host.counted(Counter::Timeouts), 0);
+}
+
+#[test]
+fn credit_update_ends_the_wait_whatever_it_acknowledges() {
+    let mut s = script(config());
+    s.post(1, SendOp::Send, 1);
+    s.tx();
+    s.rx(ack(100, 0x00, 1));
+    s.post(2, SendOp::Read, 1);
+    assert_eq!(s.seen(), [(0x0c, 101)]);
+    s.rx(p(Opcode::RC_READ_RESPONSE_ONLY, 101)
+        .aeth(0x00, 2)
+        .quiet()
+        .data(1, 0));
+    s.post(3, SendOp::Send, 1);
+    assert_eq!(s.seen(), []);
+    // An ACK never names a READ: this one is of the SEND before it.
+    s.rx(ack(100, 0x01, 2));
+    assert_eq!(s.seen(), [(0x04, 102)]);
+    assert_eq!(Some(s.wait()), time::ack_timeout(s.c.timeout));
+}
+
+#[test]
+fn receive_posted_after_none_was_left_is_told() {
+    let mut s = script(config());
+    s.n.post_recv(1, BASE, 8);
+    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    // Looks again and again, less and less often.
+    let first = s.wait();
+    assert_eq!(s.reply(), None);
+    assert_eq!(s.wait(), first.saturating_mul(2));
+    assert_eq!(s.reply(), None);
+    s.n.post_recv(2, BASE, 8);
+    s.n.post_recv(3, BASE, 8);
+    s.wait();
+    assert_eq!(s.reply(), Some((100, 0x02, 1)));
+    assert_eq!(s.n.qp.deadline(), None);
+}
+
+#[test]
+fn receive_that_never_comes_is_not_looked_for_for_ever() {
+    let mut s = script(config());
+    s.n.post_recv(1, BASE, 8);
+    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
+    s.reply();
+    let mut looks = 0;
+    while s.n.qp.deadline().is_some() {
+        s.wait();
+        assert_eq!(s.reply(), None);
+        looks += 1;
+    }
+    assert!((5..20).contains(&looks), "{looks}");
+}
+
+#[test]
+fn receives_are_not_looked_for_where_none_is_ever_taken() {
+    let mut s = script(config());
+    s.rx(p(Opcode::RC_WRITE_ONLY, 100).reth(BASE, RKEY, 4).data(4, 1));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    assert_eq!(s.n.qp.deadline(), None);
+}
+
+#[test]
 fn credit_is_not_needed_by_writes_reads_and_atomics() {
     let mut s = script(config());
     s.post(1, SendOp::Write, 1);
@@ -623,7 +704,7 @@ fn credit_never_shrinks() {
     }
     s.tx();
     s.rx(ack(100, 0x03, 1));
-    assert_eq!(s.tx().len(), 4);
+    assert_eq!(s.tx().len(), 3);
     s.rx(ack(101, 0x00, 2));
     assert_eq!(s.n.qp.status().credit_limit.unwrap().get(), 4);
 }

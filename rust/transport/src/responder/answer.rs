@@ -31,6 +31,7 @@ use crate::psn::{
     Psn, //
 };
 use crate::qp::Qp;
+use crate::time::Instant;
 use crate::verbs::WcStatus;
 use crate::wire::{
     Aeth,
@@ -61,7 +62,7 @@ pub(super) enum Reply {
 
 impl<E: Env> Qp<E> {
     /// The AETH of an ACK that counts `msn` messages.
-    pub(super) fn ack(&self, msn: Msn, env: &E) -> Aeth {
+    pub(super) fn ack(&mut self, now: Instant, msn: Msn, env: &E) -> Aeth {
         let credit = if self.has_srq {
             credit::UNLIMITED
         } else {
@@ -69,6 +70,7 @@ impl<E: Env> Qp<E> {
             let held = u32::from(matches!(self.resp.inbound, Inbound::Send { .. }));
             credit::encode(env.posted_recvs().map(|n| n.saturating_add(held)))
         };
+        self.note_credits(now, credit);
         Aeth {
             syndrome: Syndrome::Ack { credit },
             msn,
@@ -76,13 +78,13 @@ impl<E: Env> Qp<E> {
     }
 
     /// The next answers.
-    pub(crate) fn poll_answers(&mut self, budget: u32, env: &mut E) -> Option<Burst> {
+    pub(crate) fn poll_answers(&mut self, now: Instant, budget: u32, env: &mut E) -> Option<Burst> {
         if !(self.state.permits().receive || self.resp.is_closing()) {
             return None;
         }
         self.resp.unanswered = 0;
         if self.resp.answers > 0 {
-            if let Some(b) = self.poll_resources(budget, env) {
+            if let Some(b) = self.poll_resources(now, budget, env) {
                 return Some(b);
             }
         }
@@ -90,7 +92,7 @@ impl<E: Env> Qp<E> {
         let (psn, aeth) = match reply {
             Reply::Ack => {
                 env.count(Counter::TxAcks);
-                (self.resp.acked_by_ack, self.ack(self.resp.msn, env))
+                (self.resp.acked_by_ack, self.ack(now, self.resp.msn, env))
             }
             Reply::Nak { syndrome } => {
                 let (counter, kind) = match syndrome {
@@ -147,13 +149,19 @@ impl<E: Env> Qp<E> {
     }
 
     /// Packets of the oldest answer that waits in a resource.
-    pub(super) fn poll_resources(&mut self, budget: u32, env: &mut E) -> Option<Burst> {
+    pub(super) fn poll_resources(
+        &mut self,
+        now: Instant,
+        budget: u32,
+        env: &mut E,
+    ) -> Option<Burst> {
         let (slot, r) = (0..u32::MAX)
             .zip(self.resources.iter())
             .filter(|(_, r)| r.answer.is_some())
             .min_by_key(|(_, r)| r.serial)?;
-        let (answer, memory) = (r.answer?, r.memory);
-        let aeth = self.ack(r.msn, env);
+        let (answer, memory, msn) = (r.answer?, r.memory, r.msn);
+        let aeth = self.ack(now, msn, env);
+        let r = self.resources.get(slot as usize)?;
         let mtu = self.set.mtu.bytes();
         let bth = self.bth(r.psn(answer.at));
         let owner = Owner::Response {
