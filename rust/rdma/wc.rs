@@ -118,7 +118,10 @@ impl Wc {
         put(offset_of!(U, ex), &self.ex.to_ne_bytes());
         put(offset_of!(U, qp_num), &self.qp_num.to_ne_bytes());
         put(offset_of!(U, src_qp), &self.src_qp.to_ne_bytes());
-        put(offset_of!(U, wc_flags), &user_flags(self.flags).to_ne_bytes());
+        put(
+            offset_of!(U, wc_flags),
+            &user_flags(self.flags).to_ne_bytes(),
+        );
         put(offset_of!(U, pkey_index), &self.pkey_index.to_ne_bytes());
         put(offset_of!(U, sl), &[self.sl]);
         put(offset_of!(U, port_num), &[1]);
