@@ -75,7 +75,7 @@ topo_net_up()
 		hostb) a=$IPB a6=$IP6B ;;
 		esac
 		ip -n $h link set lo up &&
-			ip -n $h link set eth0 addrgenmode none &&
+			ip netns exec $h sysctl -qw net.ipv6.conf.eth0.accept_dad=0 &&
 			ip -n $h link set eth0 up &&
 			ip -n $h addr add $a/24 dev eth0 &&
 			ip -n $h addr add $a6/64 dev eth0 nodad || return 1
