@@ -119,6 +119,7 @@ case_port_state()
 # IPv6 addresses go when the interface goes down.
 readd_v6()
 {
+	link_local
 	ip -n hosta addr replace $IP6A/64 dev eth0 nodad
 	ip -n hostb addr replace $IP6B/64 dev eth0 nodad
 	eventually 5 gid_index a $IP6A && eventually 5 gid_index b $IP6B &&

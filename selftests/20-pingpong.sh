@@ -36,36 +36,38 @@ later()
 	return 1
 }
 
-N=1000
-[ "$QUICK" = 0 ] || N=200
+EVENTS=1000
+[ "$QUICK" = 0 ] || EVENTS=200
+N=$(polls $EVENTS)
 
 for v in 4 6; do
 	for events in "" -e; do
 		for size in 1 4096 1000000; do
-			n=$N
-			[ $size -lt 100000 ] || n=$((N / 50))
+			[ "$events" ] && n=$EVENTS || n=$N
+			[ $size -lt 100000 ] || n=$((EVENTS / 50))
 			t "ibv_rc_pingpong IPv$v $size bytes${events:+, events}" \
 				pp ibv_rc_pingpong $v a $n $size -c $events
 		done
 		for size in 1 1024; do
+			[ "$events" ] && n=$EVENTS || n=$N
 			t "ibv_ud_pingpong IPv$v $size bytes${events:+, events}" \
-				pp ibv_ud_pingpong $v a $N $size -c $events
+				pp ibv_ud_pingpong $v a $n $size -c $events
 		done
 	done
 done
 for m in 256 512 1024 2048 4096; do
-	t "ibv_rc_pingpong path MTU $m" pp ibv_rc_pingpong 4 a 50 20001 -c -m $m
+	t "ibv_rc_pingpong path MTU $m" pp ibv_rc_pingpong 4 a 40 20001 -c -m $m
 done
 t "ibv_ud_pingpong 4096 bytes" pp ibv_ud_pingpong 4 a $N 4096 -c
-t "ibv_rc_pingpong new post send API" pp ibv_rc_pingpong 4 a 200 4096 -c -N
+t "ibv_rc_pingpong new post send API" pp ibv_rc_pingpong 4 a $N 4096 -c -N
 t "ibv_rc_pingpong 16 receives only" pp ibv_rc_pingpong 4 a $N 4096 -c -r 16
 t "ibv_uc_pingpong" later ibv_uc_pingpong 4 a $N 4096 -c
 t "ibv_srq_pingpong" later ibv_srq_pingpong 4 a $N 4096 -c
-t "ibv_srq_pingpong events" later ibv_srq_pingpong 4 a $N 4096 -c -e
+t "ibv_srq_pingpong events" later ibv_srq_pingpong 4 a $EVENTS 4096 -c -e
 for v in 4 6; do
 	t "here: ibv_rc_pingpong IPv$v" pp ibv_rc_pingpong $v b $N 4096 -c
 	t "here: ibv_rc_pingpong IPv$v 1000000 bytes, events" pp ibv_rc_pingpong $v b 20 1000000 -c -e
 	t "here: ibv_ud_pingpong IPv$v" pp ibv_ud_pingpong $v b $N 1024 -c
-	t "here: ibv_ud_pingpong IPv$v events" pp ibv_ud_pingpong $v b $N 1024 -c -e
+	t "here: ibv_ud_pingpong IPv$v events" pp ibv_ud_pingpong $v b $EVENTS 1024 -c -e
 done
 finish

@@ -58,8 +58,7 @@ cm_disconnect()
 	eventually 10 grep -q 'ping data' "$TMP/client" || return 1
 	kill -KILL "$(pgrep -P $server rping)" || return 1
 	ended $client 20 || { echo "the client still runs"; show_end "$TMP/client"; return 1; }
-	wait $client && { echo "the client thinks all went well"; return 1; }
-	expect_line "$TMP/client" client "DISCONNECT EVENT|cq completion|wait for|poll error|cma event"
+	expect_line "$TMP/client" client "DISCONNECT EVENT|cq completion failed"
 }
 
 cm_nobody()
@@ -93,8 +92,8 @@ cm_udaddy()
 	addr=$(ip_of b "$2")
 	shift 2
 	next_port
-	pair 60 cm $PORT b udaddy -b "$addr" -p $PORT "$@" -- \
-		"$from" udaddy -s "$addr" -p $PORT "$@" || return 1
+	pair 60 cm 7174 b udaddy -b "$addr" "$@" -- \
+		"$from" udaddy -s "$addr" "$@" || return 1
 	local f
 	for f in server client; do
 		expect_line "$TMP/$f" $f "^test complete" 1 || return 1
@@ -110,7 +109,7 @@ for v in 4 6; do
 	t "ucmatose IPv$v" cm_ucmatose a $v
 	t "udaddy IPv$v" cm_udaddy a $v
 done
-t "rping -V IPv4 17 bytes" cm_rping 4 a 20 17
+t "rping -V IPv4 23 bytes" cm_rping 4 a 20 23
 t "rping -V -q, its own QP" cm_rping 4 a 20 1000 -q
 t "rping -P, a server of many clients" cm_persistent
 t "a killed server disconnects" cm_disconnect
