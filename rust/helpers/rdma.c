@@ -39,6 +39,16 @@ s64 rust_helper_atomic64_cmpxchg_at(atomic64_t *word, s64 old, s64 new)
 	return atomic64_cmpxchg(word, old, new);
 }
 
+void rust_helper_atomic64_set_release_at(atomic64_t *word, s64 value)
+{
+	atomic64_set_release(word, value);
+}
+
+void rust_helper_full_barrier(void)
+{
+	mb();
+}
+
 void *rust_helper_vmalloc_user_bytes(unsigned long size)
 {
 	return vmalloc_user(size);

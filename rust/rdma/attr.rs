@@ -27,6 +27,8 @@ pub mod access {
     pub const REMOTE_READ: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_READ;
     /// Remote atomics.
     pub const REMOTE_ATOMIC: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
+    /// Remote FLUSH to where all observers see the data.
+    pub const FLUSH_GLOBAL: u32 = b::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
     /// Flags that a provider may ignore.
     pub const OPTIONAL: u32 = b::ib_access_flags_IB_ACCESS_OPTIONAL;
 }
@@ -47,6 +49,10 @@ pub mod cap {
     pub const SRQ_RESIZE: u64 = b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
     /// RC responders answer RNR NAK.
     pub const RC_RNR_NAK_GEN: u64 = b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64;
+    /// FLUSH to global visibility.
+    pub const FLUSH_GLOBAL: u64 = b::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
+    /// ATOMIC WRITE.
+    pub const ATOMIC_WRITE: u64 = b::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64;
 }
 
 /// The way to a peer.

@@ -188,6 +188,21 @@ impl Umem {
         // SAFETY: Aligned, and in a page pinned for writing.
         Ok(unsafe { bindings::atomic64_cmpxchg_at(word, compare as i64, swap as i64) } as u64)
     }
+
+    /// Writes the 8 bytes at `at` as one step, after everything that was written before.
+    pub fn store(&self, at: usize, bytes: [u8; 8]) -> Result<(), MemoryFault> {
+        let word = self.word(at)?;
+        // SAFETY: Aligned, and in a page pinned for writing.
+        unsafe { bindings::atomic64_set_release_at(word, i64::from_ne_bytes(bytes)) };
+        Ok(())
+    }
+}
+
+/// Makes what this CPU wrote before visible to all observers, devices among them, before it goes
+/// on.
+pub fn write_barrier() {
+    // SAFETY: May be called anywhere.
+    unsafe { bindings::full_barrier() };
 }
 
 impl Drop for Umem {

@@ -54,6 +54,7 @@ pub use link::{
     LinkRegistration, //
 };
 pub use memory::{
+    write_barrier,
     DmaMemory,
     MemoryFault,
     Umem, //

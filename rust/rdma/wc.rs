@@ -19,6 +19,10 @@ pub mod wc_opcode {
     pub const COMP_SWAP: u32 = b::ib_wc_opcode_IB_WC_COMP_SWAP;
     /// Fetch and add.
     pub const FETCH_ADD: u32 = b::ib_wc_opcode_IB_WC_FETCH_ADD;
+    /// FLUSH.
+    pub const FLUSH: u32 = b::ib_wc_opcode_IB_WC_FLUSH;
+    /// ATOMIC WRITE.
+    pub const ATOMIC_WRITE: u32 = b::ib_wc_opcode_IB_WC_ATOMIC_WRITE;
     /// Local invalidate.
     pub const LOCAL_INV: u32 = b::ib_wc_opcode_IB_WC_LOCAL_INV;
     /// A receive.

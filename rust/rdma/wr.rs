@@ -33,6 +33,10 @@ pub mod wr_opcode {
     pub const ATOMIC_FETCH_AND_ADD: u32 = b::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD;
     /// SEND with invalidate.
     pub const SEND_WITH_INV: u32 = b::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+    /// FLUSH.
+    pub const FLUSH: u32 = b::ib_wr_opcode_IB_WR_FLUSH;
+    /// ATOMIC WRITE.
+    pub const ATOMIC_WRITE: u32 = b::ib_wr_opcode_IB_WR_ATOMIC_WRITE;
     /// Local invalidate.
     pub const LOCAL_INV: u32 = b::ib_wr_opcode_IB_WR_LOCAL_INV;
 }

@@ -172,7 +172,7 @@ impl<E: Env> Qp<E> {
             let Some(entry) = self.begun() else {
                 break Blocked::No;
             };
-            if entry.wqe.op.is_read_or_atomic() {
+            if entry.wqe.op.needs_response() {
                 let within = entry.contains(to);
                 break if within {
                     Blocked::Within
@@ -348,12 +348,18 @@ impl<E: Env> Qp<E> {
             .headers
             .aeth
             .is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
-        if entry.wqe.op != SendOp::Read || info.position.ends() != last || !acked {
+        let asked = match entry.wqe.op {
+            SendOp::Read => Some(entry.wqe.length),
+            // Answered without data (A19).
+            SendOp::AtomicWrite | SendOp::Flush(_) => Some(0),
+            _ => None,
+        };
+        let (Some(asked), true, true) = (asked, info.position.ends() == last, acked) else {
             return self.fail_oldest(WcStatus::BadRespErr, env);
-        }
+        };
         let mtu = self.set.mtu.bytes();
         let offset = psn.distance_from(entry.first).saturating_mul(mtu);
-        let len = entry.wqe.length.saturating_sub(offset).min(mtu);
+        let len = asked.saturating_sub(offset).min(mtu);
         if pkt.payload_len != len as usize {
             return self.fail_oldest(WcStatus::LocLenErr, env);
         }

@@ -9,6 +9,7 @@ use crate::requester::Idle;
 use crate::responder::Resource;
 use crate::ring::SendSlot;
 use crate::verbs::{
+    FlushKind,
     QpState,
     SendWqe,
     WcStatus, //
@@ -132,7 +133,7 @@ macro_rules! counters {
 counters! {
     /// Request packets handed out, retransmissions included.
     TxRequests = "tx_requests",
-    /// READ response packets handed out.
+    /// READ response packets handed out, those that answer an ATOMIC WRITE or a FLUSH included.
     TxReadResponses = "tx_read_responses",
     /// ACK packets handed out.
     TxAcks = "tx_acks",
@@ -150,7 +151,7 @@ counters! {
     RxRequests = "rx_requests",
     /// Requests received again.
     RxDuplicates = "rx_duplicates",
-    /// READs and atomics answered again.
+    /// Requests with a response of their own answered again.
     RxReplays = "rx_replays",
     /// Requests that came ahead of a missing one.
     RxOutOfSequence = "rx_out_of_sequence",
@@ -376,6 +377,29 @@ pub trait Env {
     ///
     /// Why not.
     fn atomic(&mut self, region: &Self::Region, op: AtomicOp) -> Result<u64, KeyFault>;
+
+    /// Stores the payload of the current packet, eight bytes, to a region of eight aligned bytes: nobody sees a part of them
+    /// without the rest (A19).
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn atomic_write(&mut self, region: &Self::Region) -> Result<(), KeyFault>;
+
+    /// Makes of everything that the peer wrote before to a range of memory what `kind` says.
+    ///
+    /// Checks the key, for the right to do so and for the range: address and length, or [`None`] for all that the key covers.
+    /// Never called for an empty range.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn flush(
+        &mut self,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        kind: FlushKind,
+    ) -> Result<(), KeyFault>;
 
     /// Invalidates a key on behalf of the peer.
     ///

@@ -39,8 +39,10 @@ pub enum Op {
     CmpSwap,
     /// Fetch and add.
     FetchAdd,
-    /// A request that is known but not served here.
-    Unsupported,
+    /// A FLUSH.
+    Flush,
+    /// An ATOMIC WRITE.
+    AtomicWrite,
     /// A congestion notification.
     Cnp,
 }
@@ -254,8 +256,8 @@ opcodes! {
     RC_FETCH_ADD             = 0x14: Rc FetchAdd Only,          [ATOMIC],     None,     Request Response;
     RC_SEND_LAST_INV         = 0x16: Rc Send Last,              [IETH],       Some,     Request Coalesced;
     RC_SEND_ONLY_INV         = 0x17: Rc Send Only,              [IETH],       Any,      Request Coalesced;
-    RC_FLUSH                 = 0x1c: Rc Unsupported Only,       [FETH RETH],  None,     Request Response;
-    RC_ATOMIC_WRITE          = 0x1d: Rc Unsupported Only,       [RETH],       Exact(8), Request Response;
+    RC_FLUSH                 = 0x1c: Rc Flush Only,             [FETH RETH],  None,     Request Response;
+    RC_ATOMIC_WRITE          = 0x1d: Rc AtomicWrite Only,       [RETH],       Exact(8), Request Response;
     UC_SEND_FIRST            = 0x20: Uc Send First,             [],           Full,     Request Never;
     UC_SEND_MIDDLE           = 0x21: Uc Send Middle,            [],           Full,     Request Never;
     UC_SEND_LAST             = 0x22: Uc Send Last,              [],           Some,     Request Never;

@@ -36,6 +36,7 @@ use crate::state::{
 };
 use crate::time::Instant;
 use crate::verbs::{
+    Access,
     Mtu,
     QpState,
     QpType,
@@ -316,7 +317,13 @@ impl<E: Env> Qp<E> {
         if self.ty.is_datagram() && wqe.ud.is_none() {
             return Err(PostError::Destination);
         }
-        if wqe.length > MAX_MSG_LEN || (wqe.op.is_atomic() && wqe.length != 8) {
+        let fits = match wqe.op {
+            O::CmpSwap { .. } | O::FetchAdd { .. } | O::AtomicWrite => wqe.length == 8,
+            O::Flush(kind) if kind.rights() == Access::NONE => return Err(PostError::Opcode),
+            O::Flush(_) => true,
+            _ => wqe.length <= MAX_MSG_LEN,
+        };
+        if !fits {
             return Err(PostError::Length);
         }
         Ok(())

@@ -367,26 +367,26 @@ impl<E: Env> Qp<E> {
             self.finish(index, Ok(()), env);
             return Ok(());
         }
-        let packets = if op.is_atomic() {
+        let packets = if op.is_atomic() || matches!(op, SendOp::Flush(_)) {
             1
         } else {
             self.set.mtu.packets(entry.wqe.length)
         };
         let ssn = self.req.ssn.next();
         if self.ty.is_reliable() {
-            if op.is_read_or_atomic() && self.set.max_rd_atomic == 0 {
+            if op.needs_response() && self.set.max_rd_atomic == 0 {
                 self.finish(index, Err(WcStatus::LocQpOpErr), env);
                 return Ok(());
             }
             self.may_begin(now, op, packets, ssn)?;
-            if op.is_read_or_atomic() {
+            if op.needs_response() {
                 self.req.outstanding_reads = self.req.outstanding_reads.saturating_add(1);
             }
             if !op.takes_receive() {
                 self.req.lsn = self.req.lsn.next();
             }
         }
-        let requests = if op.is_read_or_atomic() { 1 } else { packets };
+        let requests = if op.needs_response() { 1 } else { packets };
         let (first, number) = (self.req.next, self.req.number);
         if let Some(s) = self.sq.get_mut(index) {
             s.progress = Progress::Begun;
@@ -408,8 +408,7 @@ impl<E: Env> Qp<E> {
         if outstanding.saturating_add(packets) > HALF {
             return Err(Idle::Window);
         }
-        if op.is_read_or_atomic() && self.req.outstanding_reads >= u32::from(self.set.max_rd_atomic)
-        {
+        if op.needs_response() && self.req.outstanding_reads >= u32::from(self.set.max_rd_atomic) {
             return Err(Idle::ReadLimit);
         }
         if op.takes_receive() && !self.req.has_credit(ssn) {
@@ -482,7 +481,7 @@ impl<E: Env> Qp<E> {
             life: self.sq.life,
             slot: self.sq.slot_of(index),
         };
-        let (burst, to) = if entry.wqe.op.is_read_or_atomic() {
+        let (burst, to) = if entry.wqe.op.needs_response() {
             (self.response_request(entry, at, owner), entry.last.next())
         } else if self.ty.is_datagram() {
             (self.datagram(entry, owner), pos.next())

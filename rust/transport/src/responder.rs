@@ -88,6 +88,8 @@ pub(crate) struct Responder<R> {
     next_resource: u32,
     /// How many resources have an answer to send.
     answers: u32,
+    /// The serial number of an ATOMIC WRITE or a FLUSH that is to be acknowledged again, and that no resource remembers.
+    done_again: Option<u64>,
     /// The first packet came.
     established: bool,
     /// The peer sends what takes receives.
@@ -110,6 +112,7 @@ impl<R> Responder<R> {
             unanswered: 0,
             next_resource: 0,
             answers: 0,
+            done_again: None,
             established: false,
             takes_receives: false,
             watch: None,
@@ -212,9 +215,10 @@ impl<E: Env> Qp<E> {
         }
     }
 
-    /// Whether answers should leave now, although more packets are at hand: [`ACK_BOUND`] requests wait for one.
+    /// Whether answers should leave now, although more packets are at hand: [`ACK_BOUND`] requests wait for one, or as many
+    /// READs, atomics and FLUSHes as can be remembered.
     pub fn answers_due(&self) -> bool {
-        self.resp.unanswered >= ACK_BOUND
+        self.resp.unanswered >= ACK_BOUND || (self.ty.is_reliable() && self.is_resource_busy())
     }
 
     /// Raises the event of the first packet.
@@ -278,6 +282,7 @@ impl<E: Env> Qp<E> {
             Op::Send | Op::Write => self.resp.want_ack(),
             Op::ReadRequest => self.replay_read(serial, pkt.headers.reth.unwrap_or_default(), env),
             Op::CmpSwap | Op::FetchAdd => self.replay_atomic(serial, env),
+            Op::AtomicWrite | Op::Flush => self.replay_done(serial, env),
             _ => env.count(Counter::DropUnknownDuplicate),
         }
     }
@@ -299,6 +304,8 @@ impl<E: Env> Qp<E> {
             }
             Op::ReadRequest => self.read(pkt, env),
             Op::CmpSwap | Op::FetchAdd => self.atomic(pkt, info, env),
+            Op::AtomicWrite => self.atomic_write(pkt, env),
+            Op::Flush => self.flush(pkt, env),
             _ => Err(Refusal::Invalid),
         }
     }

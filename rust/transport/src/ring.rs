@@ -52,7 +52,7 @@ impl SendSlot {
 
     /// The running number of the request packet that `psn` belongs to. All of a response belongs to its one request.
     pub(crate) fn number_at(&self, psn: Psn) -> u32 {
-        let into = if self.wqe.op.is_read_or_atomic() {
+        let into = if self.wqe.op.needs_response() {
             0
         } else {
             psn.distance_from(self.first)

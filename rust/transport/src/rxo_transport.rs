@@ -79,6 +79,7 @@ pub use state::{
 };
 pub use verbs::{
     Access,
+    FlushKind,
     Mtu,
     QpState,
     QpType,

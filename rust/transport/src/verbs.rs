@@ -182,6 +182,10 @@ impl Access {
     pub const REMOTE_READ: Self = Self(1 << 2);
     /// `IB_ACCESS_REMOTE_ATOMIC`.
     pub const REMOTE_ATOMIC: Self = Self(1 << 3);
+    /// `IB_ACCESS_FLUSH_GLOBAL`.
+    pub const FLUSH_GLOBAL: Self = Self(1 << 8);
+    /// `IB_ACCESS_FLUSH_PERSISTENT`.
+    pub const FLUSH_PERSISTENT: Self = Self(1 << 9);
 
     /// From the flag bits; bits without a meaning here are kept for the query.
     pub const fn from_bits(bits: u32) -> Self {
@@ -202,6 +206,33 @@ impl Access {
     /// Whether all rights of `other` are held.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+}
+
+/// What a FLUSH makes of the data written before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushKind {
+    /// Every observer at the responder sees it.
+    pub global: bool,
+    /// It outlasts a loss of power.
+    pub persistent: bool,
+    /// That of the whole region, whatever range is named.
+    pub whole: bool,
+}
+
+impl FlushKind {
+    /// The rights that it takes.
+    pub const fn rights(self) -> Access {
+        let global = if self.global {
+            Access::FLUSH_GLOBAL
+        } else {
+            Access::NONE
+        };
+        if self.persistent {
+            global.union(Access::FLUSH_PERSISTENT)
+        } else {
+            global
+        }
     }
 }
 
@@ -233,6 +264,10 @@ pub enum SendOp {
         /// The addend.
         add: u64,
     },
+    /// ATOMIC WRITE: eight bytes, stored as one step.
+    AtomicWrite,
+    /// FLUSH of [`SendWqe::length`] bytes, none of which are sent.
+    Flush(FlushKind),
     /// LOCAL_INV, REG_MR or BIND_MW: carried out by [`crate::Env::local_op`] when its turn comes.
     Local,
 }
@@ -244,6 +279,12 @@ impl SendOp {
             self,
             Self::Read | Self::CmpSwap { .. } | Self::FetchAdd { .. }
         )
+    }
+
+    /// Whether the request is answered by a response of its own, and counts against the limit of outstanding READs and
+    /// atomics.
+    pub const fn needs_response(self) -> bool {
+        self.is_read_or_atomic() || matches!(self, Self::AtomicWrite | Self::Flush(_))
     }
 
     /// Whether it is an atomic.
@@ -295,11 +336,12 @@ pub struct SendWqe {
     pub op: SendOp,
     /// Flags.
     pub flags: SendFlags,
-    /// Bytes of the message, at most [`MAX_MSG_LEN`]. Eight for an atomic.
+    /// Bytes of the message, at most [`MAX_MSG_LEN`]. Eight for an atomic and an ATOMIC WRITE. Those of the range of a FLUSH,
+    /// as many as there may be.
     pub length: u32,
-    /// The remote address of WRITE, READ and atomics.
+    /// The remote address of WRITE, READ, atomics and FLUSH.
     pub remote_addr: u64,
-    /// The remote key of WRITE, READ and atomics.
+    /// The remote key of WRITE, READ, atomics and FLUSH.
     pub rkey: u32,
     /// The destination, for datagrams.
     pub ud: Option<UdDest>,

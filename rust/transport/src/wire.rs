@@ -4,6 +4,7 @@
 
 use crate::opcode::{
     HeaderSet,
+    Op,
     Opcode,
     Payload, //
 };
@@ -11,6 +12,7 @@ use crate::psn::{
     Msn,
     Psn, //
 };
+use crate::verbs::FlushKind;
 
 pub mod crc32;
 pub mod icrc;
@@ -102,6 +104,37 @@ pub struct AtomicEth {
 /// The answer to an atomic: the target's original value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtomicAckEth(pub u64);
+
+/// The flush extended transport header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Feth(pub u32);
+
+impl Feth {
+    const GLOBAL: u32 = 1;
+    const PERSISTENT: u32 = 2;
+    const WHOLE: u32 = 0x10;
+
+    /// What it asks for; [`None`] if that is nothing, or something that is not known.
+    pub const fn kind(self) -> Option<FlushKind> {
+        let placement = Self::GLOBAL | Self::PERSISTENT;
+        if self.0 & placement == 0 || self.0 & !(placement | Self::WHOLE) != 0 {
+            return None;
+        }
+        Some(FlushKind {
+            global: self.0 & Self::GLOBAL != 0,
+            persistent: self.0 & Self::PERSISTENT != 0,
+            whole: self.0 & Self::WHOLE != 0,
+        })
+    }
+
+    /// Asks for `kind`.
+    pub const fn of(kind: FlushKind) -> Self {
+        let global = if kind.global { Self::GLOBAL } else { 0 };
+        let persistent = if kind.persistent { Self::PERSISTENT } else { 0 };
+        let whole = if kind.whole { Self::WHOLE } else { 0 };
+        Self(global | persistent | whole)
+    }
+}
 
 /// The datagram extended transport header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,7 +230,9 @@ pub struct Headers {
     pub bth: Bth,
     /// Of datagrams.
     pub deth: Option<Deth>,
-    /// Of WRITE and READ requests.
+    /// Of FLUSH requests.
+    pub feth: Option<Feth>,
+    /// Of WRITE, READ and FLUSH requests.
     pub reth: Option<Reth>,
     /// Of atomic requests.
     pub atomic: Option<AtomicEth>,
@@ -330,7 +365,7 @@ impl Headers {
             });
         }
         if has(HeaderSet::FETH) {
-            r.u32()?;
+            h.feth = Some(Feth(r.u32()?));
         }
         if has(HeaderSet::RETH) {
             h.reth = Some(Reth {
@@ -371,6 +406,8 @@ impl Headers {
             .checked_sub(usize::from(bth.pad))
             .ok_or(Malformed::Length)?;
         let fits = match info.payload {
+            // A wrong one is for the responder to refuse (oA19-2, oA19-28).
+            _ if matches!(info.op, Op::Flush | Op::AtomicWrite) => payload_len <= MAX_PAYLOAD,
             Payload::None => payload_len == 0,
             Payload::Exact(n) => payload_len == usize::from(n),
             // The path MTU is for the queue pair to check.
@@ -420,7 +457,7 @@ impl Headers {
             w.put((h.src_qp & LOW_24).to_be_bytes());
         }
         if has(HeaderSet::FETH) {
-            w.put([0; 4]);
+            w.put(self.feth.unwrap_or_default().0.to_be_bytes());
         }
         if has(HeaderSet::RETH) {
             let h = self.reth.unwrap_or_default();

@@ -86,6 +86,11 @@ fn packet(rng: &mut Rng, n: &Node, mtu: u32) -> Vec<u8> {
             qkey: if rng.permille(900) { 0x1234 } else { 1 },
             src_qp: 3,
         }),
+        feth: Some(Feth(if rng.permille(900) {
+            1 + rng.below(2) as u32 + 16 * rng.below(2) as u32
+        } else {
+            rng.next() as u32
+        })),
         reth: Some(Reth {
             va,
             rkey,
@@ -113,7 +118,7 @@ fn packet(rng: &mut Rng, n: &Node, mtu: u32) -> Vec<u8> {
 }
 
 fn work(rng: &mut Rng, id: u64, ud: bool) -> SendWqe {
-    let op = match rng.below(9) {
+    let op = match rng.below(11) {
         0 => SendOp::Send,
         1 => SendOp::SendImm(1),
         2 => SendOp::SendInv(1),
@@ -125,9 +130,15 @@ fn work(rng: &mut Rng, id: u64, ud: bool) -> SendWqe {
             swap: 1,
         },
         7 => SendOp::FetchAdd { add: 1 },
+        8 => SendOp::AtomicWrite,
+        9 => SendOp::Flush(FlushKind {
+            global: rng.permille(800),
+            persistent: rng.permille(300),
+            whole: rng.permille(300),
+        }),
         _ => SendOp::Local,
     };
-    let len = if op.is_atomic() {
+    let len = if op.is_atomic() || op == SendOp::AtomicWrite {
         8
     } else {
         rng.below(1500) as u32

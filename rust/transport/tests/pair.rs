@@ -21,6 +21,8 @@ enum Kind {
     Read,
     CmpSwap,
     FetchAdd,
+    AtomicWrite,
+    Flush,
     Local,
 }
 
@@ -33,6 +35,8 @@ const RC_KINDS: &[Kind] = &[
     Kind::Read,
     Kind::CmpSwap,
     Kind::FetchAdd,
+    Kind::AtomicWrite,
+    Kind::Flush,
     Kind::Local,
 ];
 
@@ -74,8 +78,8 @@ impl Plan {
         let wr_id = self.jobs.len() as u64;
         let atomic = matches!(kind, Kind::CmpSwap | Kind::FetchAdd);
         let len = match kind {
-            Kind::Local => 0,
-            _ if atomic => 8,
+            Kind::Local | Kind::Flush => 0,
+            _ if atomic || kind == Kind::AtomicWrite => 8,
             _ => len,
         };
         let addr = self.next_addr;
@@ -117,15 +121,23 @@ impl Plan {
                 swap: wr_id,
             },
             Kind::FetchAdd => SendOp::FetchAdd { add: wr_id + 1 },
+            Kind::AtomicWrite => SendOp::AtomicWrite,
+            Kind::Flush => SendOp::Flush(FlushKind {
+                global: true,
+                whole: wr_id.is_multiple_of(2),
+                ..FlushKind::default()
+            }),
             Kind::Local => SendOp::Local,
         };
+        // What a FLUSH names isn't sent.
+        let range = if kind == Kind::Flush { 16 } else { len };
         let w = SendWqe {
             flags: SendFlags {
                 signaled,
                 fence,
                 ..SendFlags::default()
             },
-            ..wqe(wr_id, op, len, addr, RKEY)
+            ..wqe(wr_id, op, range, addr, RKEY)
         };
         if kind == Kind::SendInv {
             pair.nodes[peer].host.keys.push(Key {
@@ -222,6 +234,9 @@ impl Plan {
             .filter(|j| matches!(j.kind, Kind::CmpSwap | Kind::FetchAdd))
             .count();
         assert_eq!(peer.atomics as usize, atomics, "atomics carried out");
+        let of = |kind| self.jobs.iter().filter(|j| j.kind == kind).count();
+        assert_eq!(peer.atomic_writes as usize, of(Kind::AtomicWrite));
+        assert_eq!(peer.flushes.len(), of(Kind::Flush));
         assert_eq!(
             mine.local_ops.len(),
             self.jobs.iter().filter(|j| j.kind == Kind::Local).count()

@@ -20,6 +20,11 @@ use rxo_transport::*;
 
 const MEM: usize = 1 << 16;
 const RKEY: u32 = 0x77;
+const GLOBAL: FlushKind = FlushKind {
+    global: true,
+    persistent: false,
+    whole: false,
+};
 const SEND_ONLY: Opcode = Opcode::RC_SEND_ONLY;
 
 /// One queue pair in RTS; the test plays its peer.
@@ -69,6 +74,11 @@ impl P {
 
     fn reth(mut self, va: u64, rkey: u32, len: u32) -> Self {
         self.h.reth = Some(Reth { va, rkey, len });
+        self
+    }
+
+    fn feth(mut self, bits: u32) -> Self {
+        self.h.feth = Some(Feth(bits));
         self
     }
 
@@ -1193,6 +1203,14 @@ fn posting_is_checked() {
         post(n, wqe(1, SendOp::FetchAdd { add: 1 }, 4, 0, 0)),
         Err(PostError::Length)
     );
+    assert_eq!(
+        post(n, wqe(1, SendOp::AtomicWrite, 4, 0, 0)),
+        Err(PostError::Length)
+    );
+    assert_eq!(
+        post(n, wqe(1, SendOp::Flush(FlushKind::default()), 4, 0, 0)),
+        Err(PostError::Opcode)
+    );
     for i in 0..64 {
         assert_eq!(post(n, wqe(1, SendOp::Write, 1, 0, 0)), Ok(i));
     }
@@ -1207,6 +1225,8 @@ fn posting_is_checked() {
             SendOp::Read,
             SendOp::SendInv(1),
             SendOp::FetchAdd { add: 1 },
+            SendOp::AtomicWrite,
+            SendOp::Flush(GLOBAL),
         ] {
             let r = s.n.qp.post_send(T0, wqe(1, op, 8, 0, 0), &mut s.n.host);
             assert_eq!(r, Err(PostError::Opcode));
@@ -1619,6 +1639,9 @@ fn access_not_enabled_on_the_queue_pair_is_invalid() {
     for b in [
         p(Opcode::RC_WRITE_ONLY, 100).reth(BASE, RKEY, 4).data(4, 1),
         p(Opcode::RC_READ_REQUEST, 100).reth(BASE, RKEY, 4),
+        atomic_write(100, BASE, RKEY),
+        flush(100, 1),
+        flush(100, 2),
         a,
     ] {
         refused(script(c), b, 0x61, Some(AsyncEvent::QpReqErr), &[]);
@@ -1693,17 +1716,6 @@ fn local_failure_of_a_write_is_a_remote_operational_error() {
         .reth(BASE, RKEY, 4)
         .data(4, 0xee);
     refused(s, b, 0x63, Some(AsyncEvent::QpFatal), &[]);
-}
-
-#[test]
-fn unsupported_requests_are_invalid() {
-    let flush = p(Opcode::RC_FLUSH, 100).reth(BASE, RKEY, 8);
-    let write = p(Opcode::RC_ATOMIC_WRITE, 100)
-        .reth(BASE, RKEY, 8)
-        .data(8, 0xee);
-    for b in [flush, write] {
-        refused(script(config()), b, 0x61, Some(AsyncEvent::QpReqErr), &[]);
-    }
 }
 
 #[test]
@@ -1898,6 +1910,319 @@ fn atomic_with_a_bad_key_is_an_access_error() {
         Some(AsyncEvent::QpAccessErr),
         &[],
     );
+}
+
+fn atomic_write(psn: u32, va: u64, rkey: u32) -> P {
+    p(Opcode::RC_ATOMIC_WRITE, psn)
+        .reth(va, rkey, 8)
+        .data(8, 0xee)
+}
+
+fn flush(psn: u32, feth: u32) -> P {
+    p(Opcode::RC_FLUSH, psn)
+        .feth(feth)
+        .reth(BASE + 3, RKEY, 300)
+}
+
+/// The answer to an ATOMIC WRITE or a FLUSH: one, without data.
+fn done_reply(s: &mut Script) -> Option<(u32, u32)> {
+    let tx = s.tx();
+    assert!(tx.len() <= 1, "{tx:?}");
+    tx.first().map(|p| {
+        assert_eq!(p.headers.bth.opcode, Opcode::RC_READ_RESPONSE_ONLY);
+        assert_eq!((p.payload_len, p.headers.bth.pad), (0, 0));
+        let a = p.headers.aeth.unwrap();
+        assert!(matches!(a.syndrome, Syndrome::Ack { .. }));
+        (p.headers.bth.psn.get(), a.msn.get())
+    })
+}
+
+#[test]
+fn atomic_write_is_carried_out_once_and_answered_again() {
+    let mut s = script(config());
+    let w = atomic_write(100, BASE + 16, RKEY);
+    for _ in 0..3 {
+        s.rx(w.clone());
+        assert_eq!(done_reply(&mut s), Some((100, 1)));
+    }
+    assert_eq!(s.n.host.bytes(BASE + 16, 8), [0xee; 8]);
+    assert_eq!(s.n.host.bytes(BASE + 24, 8), [0; 8]);
+    assert_eq!(s.n.host.atomic_writes, 1);
+}
+
+#[test]
+fn atomic_write_needs_eight_aligned_bytes_and_no_pad() {
+    let with = |len: u32, data: usize, va: u64| {
+        p(Opcode::RC_ATOMIC_WRITE, 100)
+            .reth(va, RKEY, len)
+            .data(data, 0xee)
+    };
+    let mut bad: Vec<_> = (1..8).map(|low| with(8, 8, BASE + low)).collect();
+    for (len, data) in [(8, 0), (8, 4), (8, 7), (8, 12), (8, 256), (0, 8), (16, 8)] {
+        bad.push(with(len, data, BASE));
+    }
+    bad.push(with(16, 16, BASE));
+    for b in bad {
+        refused(script(config()), b, 0x61, Some(AsyncEvent::QpReqErr), &[]);
+    }
+    // Eight bytes of payload and four that are padding would be twelve: the padding count can't say so.
+    let mut b = with(8, 8, BASE).bytes();
+    b[1] |= 0x10;
+    assert_eq!(Headers::parse(&b, b.len()).unwrap().payload_len, 7);
+}
+
+#[test]
+fn atomic_write_needs_the_right_to_write() {
+    let mut s = script(config());
+    s.n.host.keys[0].write = false;
+    let event = Some(AsyncEvent::QpAccessErr);
+    refused(s, atomic_write(100, BASE, RKEY), 0x62, event, &[]);
+    let end = BASE + MEM as u64;
+    for (va, rkey) in [(BASE, 1), (end, RKEY), (BASE - 8, RKEY)] {
+        refused(
+            script(config()),
+            atomic_write(100, va, rkey),
+            0x62,
+            event,
+            &[],
+        );
+    }
+}
+
+#[test]
+fn flush_covers_a_range_or_the_region_and_is_answered() {
+    let mut s = script(config());
+    for (i, (feth, range, kind)) in [
+        (1, Some((BASE + 3, 300)), GLOBAL),
+        (
+            2,
+            Some((BASE + 3, 300)),
+            FlushKind {
+                persistent: true,
+                ..FlushKind::default()
+            },
+        ),
+        (
+            0x13,
+            None,
+            FlushKind {
+                global: true,
+                persistent: true,
+                whole: true,
+            },
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        s.rx(flush(100 + i as u32, feth));
+        assert_eq!(done_reply(&mut s), Some((100 + i as u32, 1 + i as u32)));
+        assert_eq!(s.n.host.flushes.pop(), Some((RKEY, range, kind)));
+    }
+}
+
+#[test]
+fn flush_of_nothing_looks_at_no_key() {
+    let mut s = script(config());
+    s.rx(p(Opcode::RC_FLUSH, 100).feth(1).reth(u64::MAX, 0xdead, 0));
+    assert_eq!(done_reply(&mut s), Some((100, 1)));
+    assert!(s.n.host.flushes.is_empty());
+}
+
+#[test]
+fn flush_with_payload_or_unknown_placement_is_invalid() {
+    let payload = flush(100, 1).data(4, 0xee);
+    for b in [
+        payload,
+        flush(100, 0),
+        flush(100, 0x10),
+        flush(100, 4),
+        flush(100, 0x21),
+    ] {
+        refused(script(config()), b, 0x61, Some(AsyncEvent::QpReqErr), &[]);
+    }
+}
+
+#[test]
+fn flush_outside_the_key_is_an_access_error() {
+    let event = Some(AsyncEvent::QpAccessErr);
+    let outside = p(Opcode::RC_FLUSH, 100)
+        .feth(1)
+        .reth(BASE + 1, RKEY, MEM as u32);
+    refused(script(config()), outside, 0x62, event, &[]);
+    for feth in [1, 0x11] {
+        let unknown = p(Opcode::RC_FLUSH, 100).feth(feth).reth(BASE, 1, 8);
+        refused(script(config()), unknown, 0x62, event, &[]);
+    }
+}
+
+/// What came before it was carried out in any case, so it needs no memory of it.
+#[test]
+fn duplicate_flush_is_acknowledged_even_when_forgotten() {
+    let mut s = script(config());
+    for psn in 100..112 {
+        s.rx(flush(psn, 1));
+        assert_eq!(done_reply(&mut s), Some((psn, psn - 99)));
+    }
+    assert_eq!(s.n.host.flushes.len(), 12);
+    // Four are remembered.
+    s.rx(flush(110, 1));
+    assert_eq!(done_reply(&mut s), Some((110, 11)));
+    s.rx(flush(102, 1));
+    assert_eq!(s.n.qp.status().pending_answers, 1);
+    assert_eq!(done_reply(&mut s), Some((102, 12)));
+    s.rx(atomic_write(103, BASE, RKEY));
+    s.rx(flush(101, 1));
+    s.rx(flush(104, 1));
+    assert_eq!(done_reply(&mut s), Some((101, 12)));
+    assert_eq!(s.n.host.flushes.len(), 12);
+    assert_eq!(s.n.host.atomic_writes, 0);
+}
+
+#[test]
+fn as_many_requests_as_can_be_remembered_make_answers_due() {
+    let mut s = script(config());
+    for psn in 100..104 {
+        assert!(!s.n.qp.answers_due());
+        s.rx(flush(psn, 1));
+    }
+    assert!(s.n.qp.answers_due());
+    assert_eq!(
+        s.seen(),
+        [(0x10, 100), (0x10, 101), (0x10, 102), (0x10, 103)]
+    );
+    assert!(!s.n.qp.answers_due());
+    for psn in 104..108 {
+        s.rx(flush(psn, 1));
+    }
+    // One more than agreed.
+    s.rx(flush(108, 1));
+    assert_eq!(s.state(), QpState::Err);
+}
+
+#[test]
+fn local_failure_of_a_flush_is_a_remote_operational_error() {
+    for b in [flush(100, 1), atomic_write(100, BASE, RKEY)] {
+        let mut s = script(config());
+        s.n.host.remote_fault = Some(KeyFault::Operational);
+        refused(s, b, 0x63, Some(AsyncEvent::QpFatal), &[]);
+    }
+}
+
+#[test]
+fn flush_and_atomic_write_within_a_message_are_invalid() {
+    for b in [flush(101, 1), atomic_write(101, BASE + 512, RKEY)] {
+        let mut s = script(config());
+        s.rx(p(Opcode::RC_WRITE_FIRST, 100)
+            .reth(BASE, RKEY, 600)
+            .data(256, 1)
+            .quiet());
+        refused(s, b, 0x61, Some(AsyncEvent::QpReqErr), &[]);
+    }
+}
+
+#[test]
+fn atomic_write_carries_eight_bytes_and_waits_for_its_response() {
+    let mut s = script(config());
+    s.post(1, SendOp::AtomicWrite, 8);
+    s.post(2, SendOp::Write, 0);
+    let tx = s.tx();
+    let h = tx[0].headers;
+    assert_eq!(h.bth.opcode, Opcode::RC_ATOMIC_WRITE);
+    assert_eq!((tx[0].payload_len, h.bth.pad, h.bth.ack_req), (8, 0, true));
+    assert_eq!(
+        h.reth,
+        Some(Reth {
+            va: BASE + 0x8000,
+            rkey: RKEY,
+            len: 8
+        })
+    );
+    // An ACK of what follows shows that the response is lost.
+    s.rx(ack(101, 0x1f, 2));
+    assert_eq!(s.done(), []);
+    assert_eq!(s.seen()[0], (0x1d, 100));
+    s.rx(response(Opcode::RC_READ_RESPONSE_ONLY, 100, 0, 0));
+    assert_eq!(s.done(), [(1, Success)]);
+    assert_eq!(s.n.host.send_cq[0].byte_len, 8);
+    s.rx(ack(101, 0x1f, 2));
+    assert_eq!(s.done(), [(1, Success), (2, Success)]);
+}
+
+#[test]
+fn flush_carries_its_kind_and_range_and_no_data() {
+    let mut s = script(config());
+    let kind = FlushKind {
+        whole: true,
+        ..GLOBAL
+    };
+    for (id, kind, bits) in [(1, GLOBAL, 1), (2, kind, 0x11)] {
+        s.post(id, SendOp::Flush(kind), 1 << 20);
+        let tx = s.tx();
+        let psn = 99 + id as u32;
+        let h = tx[0].headers;
+        assert_eq!((h.bth.opcode, h.bth.psn), (Opcode::RC_FLUSH, Psn::new(psn)));
+        assert_eq!((h.feth, h.bth.ack_req), (Some(Feth(bits)), true));
+        assert_eq!(h.reth.unwrap().len, 1 << 20);
+        assert_eq!((tx.len(), tx[0].payload_len), (1, 0));
+        s.rx(response(Opcode::RC_READ_RESPONSE_ONLY, psn, 0, 0));
+    }
+    assert_eq!(s.done(), [(1, Success), (2, Success)]);
+    assert_eq!(s.n.host.send_cq[0].byte_len, 0);
+}
+
+#[test]
+fn flush_and_atomic_write_count_against_the_read_limit_and_fence() {
+    let mut s = script(Config {
+        max_rd_atomic: 2,
+        ..config()
+    });
+    s.post(1, SendOp::Flush(GLOBAL), 8);
+    s.post(2, SendOp::AtomicWrite, 8);
+    s.post(3, SendOp::Flush(GLOBAL), 8);
+    assert_eq!(s.seen(), [(0x1c, 100), (0x1d, 101)]);
+    assert_eq!(s.idle(), Idle::ReadLimit);
+    s.rx(response(Opcode::RC_READ_RESPONSE_ONLY, 101, 0, 0));
+    // The second shows that the first is lost.
+    assert_eq!(s.done(), []);
+    assert_eq!(s.seen(), [(0x1c, 100), (0x1d, 101)]);
+    for psn in [100, 101] {
+        s.rx(response(Opcode::RC_READ_RESPONSE_ONLY, psn, 0, 0));
+    }
+    let mut w = wqe(4, SendOp::Write, 0, 0, 0);
+    w.flags.fence = true;
+    s.n.post(s.now, BASE, w).unwrap();
+    assert_eq!(s.seen(), [(0x1c, 102)]);
+    assert_eq!(s.idle(), Idle::Fence);
+    s.rx(response(Opcode::RC_READ_RESPONSE_ONLY, 102, 0, 0));
+    assert_eq!(s.seen(), [(0x0a, 103)]);
+}
+
+#[test]
+fn wrong_answer_to_flush_and_atomic_write_fails_them() {
+    for op in [SendOp::Flush(GLOBAL), SendOp::AtomicWrite] {
+        for (answer, len, status) in [
+            (Opcode::RC_READ_RESPONSE_FIRST, 256, BadRespErr),
+            (Opcode::RC_READ_RESPONSE_MIDDLE, 256, BadRespErr),
+            (Opcode::RC_ATOMIC_ACKNOWLEDGE, 0, BadRespErr),
+            (Opcode::RC_READ_RESPONSE_ONLY, 8, LocLenErr),
+        ] {
+            let mut s = script(config());
+            s.post(1, op, 8);
+            s.tx();
+            let mut r = response(answer, 100, len, 1);
+            r.h.atomic_ack = Some(AtomicAckEth(1));
+            s.rx(r);
+            assert_eq!(s.done(), [(1, status)]);
+        }
+        for (syndrome, status) in [(0x61, RemInvReqErr), (0x62, RemAccessErr), (0x63, RemOpErr)] {
+            let mut s = script(config());
+            s.post(1, op, 8);
+            s.tx();
+            s.rx(ack(100, syndrome, 0));
+            assert_eq!(s.done(), [(1, status)]);
+        }
+    }
 }
 
 #[test]
@@ -2382,6 +2707,7 @@ fn headers_survive_the_wire() {
                 qkey: 0x1122_3344,
                 src_qp: 0x55_6677,
             }),
+            feth: Some(Feth(0x12)),
             reth: Some(Reth {
                 va: 0x0102_0304_0506_0708,
                 rkey: 9,
@@ -2414,6 +2740,7 @@ fn headers_survive_the_wire() {
         let has = |s| info.headers.has(s);
         use opcode::HeaderSet as S;
         h.deth = h.deth.filter(|_| has(S::DETH));
+        h.feth = h.feth.filter(|_| has(S::FETH));
         h.reth = h.reth.filter(|_| has(S::RETH));
         h.atomic = h.atomic.filter(|_| has(S::ATOMIC));
         h.aeth = h.aeth.filter(|_| has(S::AETH));

@@ -134,6 +134,11 @@ impl Fields<'_> {
             .unwrap_or([0; N])
     }
 
+    pub(crate) fn u8(&self, at: usize) -> u8 {
+        let [byte] = self.take(at);
+        byte
+    }
+
     pub(crate) fn u16(&self, at: usize) -> u16 {
         u16::from_ne_bytes(self.take(at))
     }
@@ -169,10 +174,15 @@ pub(crate) mod send {
     pub(crate) const FLAGS: usize = WR + offset_of!(b::rxe_send_wr, send_flags);
     pub(crate) const EX: usize = WR + offset_of!(b::rxe_send_wr, ex);
 
+    type Flush = b::rxe_send_wr__bindgen_ty_2__bindgen_ty_1;
     type Rdma = b::rxe_send_wr__bindgen_ty_2__bindgen_ty_2;
     type Atomic = b::rxe_send_wr__bindgen_ty_2__bindgen_ty_3;
     type Ud = b::rxe_send_wr__bindgen_ty_2__bindgen_ty_4;
 
+    pub(crate) const FLUSH_ADDR: usize = OP + offset_of!(Flush, remote_addr);
+    pub(crate) const FLUSH_RKEY: usize = OP + offset_of!(Flush, rkey);
+    pub(crate) const FLUSH_TYPE: usize = OP + offset_of!(Flush, type_);
+    pub(crate) const FLUSH_LEVEL: usize = OP + offset_of!(Flush, level);
     pub(crate) const RDMA_ADDR: usize = OP + offset_of!(Rdma, remote_addr);
     pub(crate) const RDMA_RKEY: usize = OP + offset_of!(Rdma, rkey);
     pub(crate) const ATOMIC_ADDR: usize = OP + offset_of!(Atomic, remote_addr);
@@ -186,7 +196,7 @@ pub(crate) mod send {
 
     pub(crate) const LENGTH: usize = DMA + offset_of!(b::rxe_dma_info, length);
     pub(crate) const NUM_SGE: usize = DMA + offset_of!(b::rxe_dma_info, num_sge);
-    /// The scatter/gather list or the inline data.
+    /// The scatter/gather list, the inline data, or the data of an ATOMIC WRITE.
     pub(crate) const LIST: usize = SEND_HEAD;
 }
 

@@ -20,6 +20,7 @@ use rxo_transport::{
     AtomicOp,
     Counter,
     Env,
+    FlushKind,
     KeyFault,
     RecvCompletion,
     RecvInfo,
@@ -252,6 +253,8 @@ fn opcode_of(op: SendOp) -> u32 {
         SendOp::Read => wc_opcode::RDMA_READ,
         SendOp::CmpSwap { .. } => wc_opcode::COMP_SWAP,
         SendOp::FetchAdd { .. } => wc_opcode::FETCH_ADD,
+        SendOp::AtomicWrite => wc_opcode::ATOMIC_WRITE,
+        SendOp::Flush(_) => wc_opcode::FLUSH,
     }
 }
 
@@ -343,6 +346,30 @@ impl Env for Host {
 
     fn atomic(&mut self, region: &RemoteRange, op: AtomicOp) -> Result<u64, KeyFault> {
         region.atomic(op)
+    }
+
+    fn atomic_write(&mut self, region: &RemoteRange) -> Result<(), KeyFault> {
+        let mut bytes = [0; 8];
+        payload(&mut self.packet, 8, KeyFault::Operational, |at, chunk| {
+            let to = bytes
+                .get_mut(at as usize..)
+                .and_then(|b| b.get_mut(..chunk.len()))
+                .ok_or(KeyFault::Operational)?;
+            to.copy_from_slice(chunk);
+            Ok(())
+        })?;
+        region.store(bytes)
+    }
+
+    fn flush(
+        &mut self,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        kind: FlushKind,
+    ) -> Result<(), KeyFault> {
+        self.port
+            .regions
+            .flush(&self.port.stats, self.domain, rkey, range, kind)
     }
 
     fn invalidate(&mut self, _rkey: u32) -> Result<(), KeyFault> {

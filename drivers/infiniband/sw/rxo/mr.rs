@@ -19,6 +19,7 @@ use rdma::{
 };
 use rxo_transport::{
     AtomicOp,
+    FlushKind,
     KeyFault,
     RemoteAccess, //
 };
@@ -183,6 +184,17 @@ impl RemoteRange {
         }
         .map_err(|_| KeyFault::Operational)
     }
+
+    /// Stores the first eight bytes as one step.
+    pub(crate) fn store(&self, bytes: [u8; 8]) -> Result<(), KeyFault> {
+        let at = self.within(0, 8)?;
+        let memory = self.mr.memory.enter().ok_or(KeyFault::Access)?;
+        let Memory::User(umem) = &*memory else {
+            return Err(KeyFault::Operational);
+        };
+        let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
+        umem.store(at, bytes).map_err(|_| KeyFault::Operational)
+    }
 }
 
 /// The regions of a device.
@@ -303,6 +315,37 @@ impl Regions {
             stats.count(refusal.stat());
             KeyFault::Access
         })
+    }
+
+    /// Carries out a FLUSH of the peer of a queue pair: of a range, or of all that the key covers.
+    ///
+    /// What the peer wrote was written by the processor, so it is visible as soon as that has
+    /// left its buffers. To make it outlast a loss of power would take persistent memory, which
+    /// is not told from other: no region is given that right.
+    pub(crate) fn flush(
+        &self,
+        stats: &Stats,
+        domain: Domain,
+        key: u32,
+        range: Option<(u64, u32)>,
+        kind: FlushKind,
+    ) -> Result<(), KeyFault> {
+        let rights = kind.rights().bits();
+        self.table
+            .with(key >> TAG_BITS, |mr| {
+                let (va, len) = range.unwrap_or((mr.iova, 0));
+                mr.check(domain, key, va, u64::from(len), rights)
+            })
+            .unwrap_or(Err(Refusal::Unknown))
+            .map_err(|refusal| {
+                stats.count(refusal.stat());
+                KeyFault::Access
+            })?;
+        if kind.persistent {
+            return Err(KeyFault::Operational);
+        }
+        rdma::write_barrier();
+        Ok(())
     }
 
     /// Copies from the memory that a list names, beginning `skip` bytes into it.

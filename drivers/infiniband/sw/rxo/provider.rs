@@ -132,6 +132,7 @@ const MR_ACCESS: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
     | access::REMOTE_ATOMIC
+    | access::FLUSH_GLOBAL
     | access::OPTIONAL;
 
 impl Provider for Rxo {
@@ -164,6 +165,8 @@ impl Provider for Rxo {
                 | cap::PORT_ACTIVE_EVENT
                 | cap::SYS_IMAGE_GUID
                 | cap::RC_RNR_NAK_GEN
+                | cap::FLUSH_GLOBAL
+                | cap::ATOMIC_WRITE
                 | cap::SRQ_RESIZE,
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,

@@ -581,7 +581,13 @@ fn state(value: u32) -> Result<QpState> {
 
 /// The rights that peers are given; local ones mean nothing to a queue pair.
 fn remote_access(flags: u32) -> Access {
-    Access::from_bits(flags & (access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC))
+    Access::from_bits(
+        flags
+            & (access::REMOTE_WRITE
+                | access::REMOTE_READ
+                | access::REMOTE_ATOMIC
+                | access::FLUSH_GLOBAL),
+    )
 }
 
 fn is_multicast(gid: &[u8; 16]) -> bool {

@@ -14,6 +14,7 @@ use rdma::{
 };
 use rxo_transport::{
     verbs::MAX_MSG_LEN,
+    FlushKind,
     SendFlags,
     SendOp,
     SendWqe,
@@ -240,14 +241,23 @@ impl SendQueue {
         let opcode = from.u32(at::OPCODE);
         wqe.wr_id = from.u64(at::WR_ID);
         wqe.flags = send_flags_of(flags);
-        wqe.op = op_of(opcode, from.u32(at::EX), || {
-            (from.u64(at::ATOMIC_COMPARE_ADD), from.u64(at::ATOMIC_SWAP))
-        })
+        wqe.op = match opcode {
+            wr_opcode::ATOMIC_WRITE => Some(SendOp::AtomicWrite),
+            wr_opcode::FLUSH => {
+                flush_of(from.u8(at::FLUSH_TYPE), from.u8(at::FLUSH_LEVEL)).map(SendOp::Flush)
+            }
+            _ => op_of(opcode, from.u32(at::EX), || {
+                (from.u64(at::ATOMIC_COMPARE_ADD), from.u64(at::ATOMIC_SWAP))
+            }),
+        }
         .ok_or(WcStatus::LocQpOpErr)?;
         let at_slot = self.next_slot as usize;
         let slot = self.slots.get_mut(at_slot).ok_or(WcStatus::LocQpOpErr)?;
         *slot = Slot::default();
-        if wqe.flags.inline {
+        if let SendOp::Flush(_) = wqe.op {
+            // It names memory of the peer, none here.
+            wqe.length = from.u32(at::LENGTH);
+        } else if wqe.flags.inline || wqe.op == SendOp::AtomicWrite {
             let len = from.u32(at::LENGTH) as usize;
             let data = from
                 .0
@@ -297,6 +307,9 @@ impl SendQueue {
                     ah: number,
                 },
             )?;
+        } else if let SendOp::Flush(_) = wqe.op {
+            wqe.remote_addr = from.u64(at::FLUSH_ADDR);
+            wqe.rkey = from.u32(at::FLUSH_RKEY);
         } else {
             wqe.remote_addr = from.u64(at::RDMA_ADDR);
             wqe.rkey = from.u32(at::RDMA_RKEY);
@@ -413,6 +426,20 @@ fn send_flags_of(flags: u32) -> SendFlags {
         fence: flags & send_flags::FENCE != 0,
         inline: flags & send_flags::INLINE != 0,
     }
+}
+
+/// What a FLUSH asks for: `enum ib_placement_type` and `enum ib_selectivity_level`.
+fn flush_of(placement: u8, selectivity: u8) -> Option<FlushKind> {
+    const GLOBAL: u8 = 1;
+    const PERSISTENT: u8 = 2;
+    if placement == 0 || placement & !(GLOBAL | PERSISTENT) != 0 || selectivity > 1 {
+        return None;
+    }
+    Some(FlushKind {
+        global: placement & GLOBAL != 0,
+        persistent: placement & PERSISTENT != 0,
+        whole: selectivity == 1,
+    })
 }
 
 /// The operation of an opcode. `ex` is immediate data or the rkey to invalidate; `operands` gives

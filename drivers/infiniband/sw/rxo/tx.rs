@@ -107,7 +107,7 @@ pub(crate) fn crc32(crc: u32, bytes: &[u8]) -> u32 {
 }
 
 /// Begins the invariant CRC of a packet with its IP, UDP and base transport headers. What follows
-/// them is added by [`crc32`]; the complement of that goes on the wire.
+/// them is added by [`crc32()`]; the complement of that goes on the wire.
 ///
 /// `None` if the headers don't have the lengths that they must have.
 pub(crate) fn invariant_crc(ip: &[u8], udp: &[u8], bth: &[u8]) -> Option<u32> {

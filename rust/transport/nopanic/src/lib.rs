@@ -64,6 +64,19 @@ impl Env for Anything {
         black_box((region, op, Ok(0))).2
     }
 
+    fn atomic_write(&mut self, region: &u64) -> Result<(), KeyFault> {
+        black_box((region, Ok(()))).1
+    }
+
+    fn flush(
+        &mut self,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        kind: FlushKind,
+    ) -> Result<(), KeyFault> {
+        black_box((rkey, range, kind, Ok(()))).3
+    }
+
     fn invalidate(&mut self, rkey: u32) -> Result<(), KeyFault> {
         black_box((rkey, Ok(()))).1
     }

@@ -28,7 +28,7 @@ impl<E: Env> Qp<E> {
             return;
         };
         let wqe = entry.wqe;
-        if wqe.op.is_read_or_atomic() && entry.progress != Progress::Posted {
+        if wqe.op.needs_response() && entry.progress != Progress::Posted {
             self.req.outstanding_reads = self.req.outstanding_reads.saturating_sub(1);
         }
         match status {
@@ -41,7 +41,7 @@ impl<E: Env> Qp<E> {
         }
         let signal = self.sig_all || wqe.flags.signaled || status != WcStatus::Success;
         let byte_len = match (status, wqe.op) {
-            (WcStatus::Success, SendOp::Local) => 0,
+            (WcStatus::Success, SendOp::Local | SendOp::Flush(_)) => 0,
             (WcStatus::Success, _) => wqe.length,
             _ => 0,
         };

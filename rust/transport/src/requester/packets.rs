@@ -27,6 +27,7 @@ use crate::wire::{
     AtomicEth,
     Bth,
     Deth,
+    Feth,
     Headers,
     ImmDt,
     Reth, //
@@ -94,7 +95,8 @@ impl<E: Env> Qp<E> {
         }
     }
 
-    /// A READ request for what is missing from packet `at` of the response on, or an atomic.
+    /// A request with a response of its own: a READ of what is missing from packet `at` of the response on, an atomic, an
+    /// ATOMIC WRITE or a FLUSH.
     pub(super) fn response_request(&self, entry: &SendSlot, at: u32, owner: Owner) -> Burst {
         let wqe = &entry.wqe;
         let offset = at.saturating_mul(self.set.mtu.bytes()).min(wqe.length);
@@ -113,6 +115,7 @@ impl<E: Env> Qp<E> {
             },
             ..Headers::default()
         };
+        let mut payload = (Source::None, 0);
         match wqe.op {
             SendOp::CmpSwap { compare, swap } => {
                 h.bth.opcode = Opcode::RC_COMPARE_SWAP;
@@ -121,6 +124,29 @@ impl<E: Env> Qp<E> {
             SendOp::FetchAdd { add } => {
                 h.bth.opcode = Opcode::RC_FETCH_ADD;
                 h.atomic = atomic(add, 0);
+            }
+            SendOp::AtomicWrite => {
+                h.bth.opcode = Opcode::RC_ATOMIC_WRITE;
+                h.reth = Some(Reth {
+                    va: wqe.remote_addr,
+                    rkey: wqe.rkey,
+                    len: wqe.length,
+                });
+                payload = (
+                    Source::Send {
+                        slot: slot_of(owner),
+                    },
+                    wqe.length,
+                );
+            }
+            SendOp::Flush(kind) => {
+                h.bth.opcode = Opcode::RC_FLUSH;
+                h.feth = Some(Feth::of(kind));
+                h.reth = Some(Reth {
+                    va: wqe.remote_addr,
+                    rkey: wqe.rkey,
+                    len: wqe.length,
+                });
             }
             _ => {
                 h.bth.opcode = Opcode::RC_READ_REQUEST;
@@ -131,10 +157,11 @@ impl<E: Env> Qp<E> {
                 });
             }
         }
+        let (source, len) = payload;
         Burst {
-            source: Source::None,
+            source,
             offset: 0,
-            len: 0,
+            len,
             count: 1,
             mtu: self.set.mtu.bytes(),
             plan: Plan::Single(h),

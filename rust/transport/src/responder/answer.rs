@@ -36,6 +36,7 @@ use crate::verbs::WcStatus;
 use crate::wire::{
     Aeth,
     AtomicAckEth,
+    Bth,
     Headers,
     NakCode,
     Syndrome, //
@@ -83,6 +84,13 @@ impl<E: Env> Qp<E> {
             return None;
         }
         self.resp.unanswered = 0;
+        if let Some(serial) = self.resp.done_again.take() {
+            env.count(Counter::TxReadResponses);
+            // CAST: the low bits are the PSN.
+            let bth = self.bth(Psn::new(serial as u32));
+            let aeth = self.ack(now, self.resp.msn, env);
+            return Some(self.done(bth, aeth));
+        }
         if self.resp.answers > 0 {
             if let Some(b) = self.poll_resources(now, budget, env) {
                 return Some(b);
@@ -148,6 +156,19 @@ impl<E: Env> Qp<E> {
         }
     }
 
+    /// The answer to an ATOMIC WRITE or a FLUSH: a READ response without data (A19).
+    fn done(&self, bth: Bth, aeth: Aeth) -> Burst {
+        let h = Headers {
+            bth: Bth {
+                opcode: Opcode::RC_READ_RESPONSE_ONLY,
+                ..bth
+            },
+            aeth: Some(aeth),
+            ..Headers::default()
+        };
+        self.single(h, Owner::Nobody)
+    }
+
     /// Packets of the oldest answer that waits in a resource.
     pub(super) fn poll_resources(
         &mut self,
@@ -186,6 +207,10 @@ impl<E: Env> Qp<E> {
                 h.bth.opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
                 env.count(Counter::TxAtomicAcks);
                 self.single(h, Owner::Nobody)
+            }
+            Memory::Done => {
+                env.count(Counter::TxReadResponses);
+                self.done(bth, aeth)
             }
             _ => {
                 env.count_n(Counter::TxReadResponses, count);

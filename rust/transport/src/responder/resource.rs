@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! READs and atomics: carried out once, remembered, answered again.
+//! Requests with a response of their own (READs, atomics, ATOMIC WRITEs, FLUSHes): carried out once, remembered, answered
+//! again.
 
 use super::answer::Reply;
 use super::message::Inbound;
@@ -25,6 +26,7 @@ use crate::verbs::{
     MAX_MSG_LEN, //
 };
 use crate::wire::{
+    Feth,
     Parsed,
     Reth, //
 };
@@ -42,6 +44,8 @@ pub(super) enum Memory {
         /// That value.
         original: u64,
     },
+    /// An ATOMIC WRITE or a FLUSH: that it was carried out.
+    Done,
 }
 
 /// The part of a response that is being sent: packets of the whole response, by number.
@@ -168,6 +172,71 @@ impl<E: Env> Qp<E> {
         env.count(Counter::RxReplays);
     }
 
+    /// Acknowledges an ATOMIC WRITE or a FLUSH again (oA19-14, oA19-15).
+    ///
+    /// What comes before the expected PSN was carried out, so there is an answer although the resource may be in other use by
+    /// now: a peer need not count its FLUSHes (rxe doesn't). Of several of those, the oldest is answered; the peer asks again
+    /// for what it misses then.
+    pub(super) fn replay_done(&mut self, serial: u64, env: &mut E) {
+        let found = self
+            .resources
+            .iter_mut()
+            .find(|r| r.memory == Memory::Done && r.holds(serial));
+        env.count(Counter::RxReplays);
+        match found {
+            Some(r) => {
+                let answer = Answer {
+                    from: 0,
+                    at: 0,
+                    end: 0,
+                };
+                if r.answer.replace(answer).is_none() {
+                    self.resp.answers = self.resp.answers.saturating_add(1);
+                }
+            }
+            None => {
+                let oldest = self.resp.done_again.map_or(serial, |s| s.min(serial));
+                self.resp.done_again = Some(oldest);
+            }
+        }
+    }
+
+    /// A new ATOMIC WRITE.
+    pub(super) fn atomic_write(&mut self, pkt: &Parsed, env: &mut E) -> Result<(), Refusal> {
+        let reth = pkt.headers.reth.ok_or(Refusal::Invalid)?;
+        // oA19-28.
+        let fits = reth.len == 8 && pkt.payload_len == 8 && pkt.headers.bth.pad == 0;
+        if !fits || reth.va & 7 != 0 || !self.set.access.contains(Access::REMOTE_WRITE) {
+            return Err(Refusal::Invalid);
+        }
+        let slot = self.free_resource()?;
+        let region = env.open_remote(reth.rkey, reth.va, 8, RemoteAccess::Write)?;
+        env.atomic_write(&region)?;
+        self.remember(slot, Memory::Done, None, 1, 0);
+        Ok(())
+    }
+
+    /// A new FLUSH.
+    pub(super) fn flush(&mut self, pkt: &Parsed, env: &mut E) -> Result<(), Refusal> {
+        let reth = pkt.headers.reth.ok_or(Refusal::Invalid)?;
+        let kind = pkt
+            .headers
+            .feth
+            .and_then(Feth::kind)
+            .ok_or(Refusal::Invalid)?;
+        // oA19-2: there is no payload.
+        if pkt.payload_len != 0 || !self.set.access.contains(kind.rights()) {
+            return Err(Refusal::Invalid);
+        }
+        let slot = self.free_resource()?;
+        let range = (!kind.whole).then_some((reth.va, reth.len));
+        if kind.whole || reth.len > 0 {
+            env.flush(reth.rkey, range, kind)?;
+        }
+        self.remember(slot, Memory::Done, None, 1, 0);
+        Ok(())
+    }
+
     /// A new READ.
     pub(super) fn read(&mut self, pkt: &Parsed, env: &mut E) -> Result<(), Refusal> {
         let reth = pkt.headers.reth.ok_or(Refusal::Invalid)?;
@@ -205,15 +274,18 @@ impl<E: Env> Qp<E> {
         Ok(())
     }
 
+    /// Whether the next resource still has its first answer to send.
+    pub(super) fn is_resource_busy(&self) -> bool {
+        self.resources
+            .get(self.resp.next_resource as usize)
+            .is_none_or(|r| r.fresh && r.answer.is_some())
+    }
+
     /// The resource for a new READ or atomic. The peer may have no more of them outstanding than it was told, and none
     /// within another message.
     pub(super) fn free_resource(&self) -> Result<u32, Refusal> {
         let slot = self.resp.next_resource;
-        let busy = self
-            .resources
-            .get(slot as usize)
-            .is_none_or(|r| r.fresh && r.answer.is_some());
-        if busy
+        if self.is_resource_busy()
             || slot >= u32::from(self.set.max_dest_rd_atomic)
             || !matches!(self.resp.inbound, Inbound::Idle)
         {
@@ -273,11 +345,14 @@ impl<E: Env> Qp<E> {
             };
         }
         self.resp.answers = 0;
+        self.resp.done_again = None;
         self.resp.next_resource = 0;
     }
 
     /// The answers that wait in resources.
     pub(crate) fn pending_answers(&self) -> u32 {
-        self.resp.answers
+        self.resp
+            .answers
+            .saturating_add(u32::from(self.resp.done_again.is_some()))
     }
 }

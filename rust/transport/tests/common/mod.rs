@@ -112,6 +112,8 @@ pub struct Host {
     pub place_fault: Option<WcStatus>,
     pub remote_fault: Option<KeyFault>,
     pub atomics: u32,
+    pub atomic_writes: u32,
+    pub flushes: Vec<(u32, Option<(u64, u32)>, FlushKind)>,
     pub opened: u32,
 }
 
@@ -247,6 +249,32 @@ impl Env for Host {
         Ok(old)
     }
 
+    fn atomic_write(&mut self, region: &Region) -> Result<(), KeyFault> {
+        assert_eq!((region.len, region.va % 8), (8, 0));
+        self.atomic_writes += 1;
+        self.place_remote(region, 0, 8)
+    }
+
+    fn flush(
+        &mut self,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        kind: FlushKind,
+    ) -> Result<(), KeyFault> {
+        if let Some(f) = self.remote_fault {
+            return Err(f);
+        }
+        match range {
+            Some((va, len)) => {
+                self.open_remote(rkey, va, len, RemoteAccess::Read)?;
+            }
+            None if self.key(rkey).is_none() => return Err(KeyFault::Access),
+            None => (),
+        }
+        self.flushes.push((rkey, range, kind));
+        Ok(())
+    }
+
     fn invalidate(&mut self, rkey: u32) -> Result<(), KeyFault> {
         let n = self.keys.len();
         self.keys.retain(|k| k.rkey != rkey);
@@ -349,7 +377,7 @@ impl Default for Config {
             window: DEFAULT_WINDOW,
             sig_all: false,
             srq: false,
-            access: Access::from_bits(0xe),
+            access: Access::from_bits(0x30e),
         }
     }
 }
