@@ -130,6 +130,20 @@ void *rust_helper_id_table_remove(struct xarray *xa, u32 id)
 	return entry;
 }
 
+/* Puts another in the place of what is stored; does nothing if nothing is. */
+void *rust_helper_id_table_replace(struct xarray *xa, u32 id, void *entry)
+{
+	unsigned long flags;
+	void *old;
+
+	xa_lock_irqsave(xa, flags);
+	old = xa_load(xa, id);
+	if (old)
+		__xa_store(xa, id, entry, 0);
+	xa_unlock_irqrestore(xa, flags);
+	return old;
+}
+
 local64_t __percpu *rust_helper_counters_alloc(size_t n)
 {
 	return __alloc_percpu(array_size(n, sizeof(local64_t)),

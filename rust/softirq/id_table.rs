@@ -203,6 +203,47 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         self.lookup(id, &rcu).map(f)
     }
 
+    /// Puts an object in the place of the one at a number, which it returns. Lookups find one or
+    /// the other.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOENT`: there is none.
+    /// - `ENOMEM`.
+    ///
+    /// Context: process.
+    pub fn replace(&self, id: u32, object: Arc<T>) -> Result<Arc<T>> {
+        let node = KBox::into_raw(Self::new_node()?.write(Node {
+            release: Opaque::uninit(),
+            object,
+        }));
+
+        // SAFETY: `release` is first in the node. Once queued, `release_node` is called when the
+        // node is not accessed any more, see `IdTable::remove`.
+        unsafe {
+            bindings::init_rcu_work(node.cast::<bindings::rcu_work>(), Some(release_node::<T>))
+        };
+
+        // INVARIANT: If it is stored, the entry points to a node that was leaked from a `KBox` and
+        // initialised.
+        //
+        // SAFETY: By the type invariants it is an array. Replacing what is there takes no memory,
+        // so it does not fail.
+        let old =
+            unsafe { bindings::id_table_replace(self.array.get(), id, node.cast::<c_void>()) };
+        let Some(old) = NonNull::new(old.cast::<Node<T>>()) else {
+            // SAFETY: It was not stored, so it is still this function's alone.
+            drop(unsafe { KBox::from_raw(node) });
+            return Err(ENOENT);
+        };
+        // SAFETY: By the type invariants it points to a node, which won't be freed before it is
+        // queued below.
+        let object = unsafe { old.as_ref() }.object.clone();
+
+        self.release(old);
+        Ok(object)
+    }
+
     /// Removes and returns the object at a number. The number can then be used again.
     ///
     /// Reserved numbers stay reserved.
