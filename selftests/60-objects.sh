@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Verbs objects: SRQs, CQs of changing size, CQ overflow (verbs/objects.c).
+# Verbs objects: SRQs, CQs of changing size, CQ overflow, re-registration,
+# memory windows (verbs/objects.c).
 
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=selftests/lib/topology.sh

@@ -29,6 +29,48 @@ size_t rust_helper_ib_umem_page_addresses(struct ib_umem *umem, void **out,
 	return i;
 }
 
+/* Whether the umem pins memory of the current process. */
+bool rust_helper_ib_umem_is_current(struct ib_umem *umem)
+{
+	return umem->owning_mm == current->mm;
+}
+
+/* What ib_sg_to_pages fills: its callback is given the ib_mr alone. */
+struct sg_pages {
+	struct ib_mr mr;
+	unsigned long *out;
+	u32 max, used;
+};
+
+static int set_page(struct ib_mr *mr, u64 addr)
+{
+	struct sg_pages *pages = container_of(mr, struct sg_pages, mr);
+
+	if (pages->used >= pages->max)
+		return -ENOMEM;
+	pages->out[pages->used++] = addr;
+	return 0;
+}
+
+/*
+ * Writes the addresses of the pages of a list, of mr->page_size each, and sets
+ * mr->iova and mr->length. Returns how many entries of the list that covers.
+ */
+int rust_helper_ib_sg_to_addresses(struct ib_mr *mr, struct scatterlist *sg,
+				   int n, unsigned int *offset,
+				   unsigned long *out, u32 max, u32 *used)
+{
+	struct sg_pages pages = {
+		.mr.page_size = mr->page_size, .out = out, .max = max,
+	};
+	int ret = ib_sg_to_pages(&pages.mr, sg, n, offset, set_page);
+
+	mr->iova = pages.mr.iova;
+	mr->length = pages.mr.length;
+	*used = pages.used;
+	return ret;
+}
+
 s64 rust_helper_atomic64_fetch_add_at(atomic64_t *word, s64 add)
 {
 	return atomic64_fetch_add(add, word);

@@ -29,6 +29,10 @@ pub mod access {
     pub const REMOTE_ATOMIC: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
     /// Remote FLUSH to where all observers see the data.
     pub const FLUSH_GLOBAL: u32 = b::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
+    /// Windows may be bound to the region.
+    pub const MW_BIND: u32 = b::ib_access_flags_IB_ACCESS_MW_BIND;
+    /// Addresses count from the beginning of the memory.
+    pub const ZERO_BASED: u32 = b::ib_access_flags_IB_ZERO_BASED;
     /// Flags that a provider may ignore.
     pub const OPTIONAL: u32 = b::ib_access_flags_IB_ACCESS_OPTIONAL;
 }
@@ -45,6 +49,12 @@ pub mod cap {
     pub const PORT_ACTIVE_EVENT: u64 = b::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64;
     /// The system image GUID is valid.
     pub const SYS_IMAGE_GUID: u64 = b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64;
+    /// Fast registration, local and remote invalidation.
+    pub const MEM_MGT_EXTENSIONS: u64 = b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+    /// Memory windows.
+    pub const MEM_WINDOW: u64 = b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64;
+    /// Memory windows of type 2, for one QP and in one PD.
+    pub const MEM_WINDOW_TYPE_2B: u64 = b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64;
     /// SRQs can be resized.
     pub const SRQ_RESIZE: u64 = b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64;
     /// RC responders answer RNR NAK.

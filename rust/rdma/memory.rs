@@ -3,9 +3,16 @@
 //! Memory that a provider moves data to and from: pinned memory of processes, and memory
 //! of the kernel that kernel consumers name by its address.
 
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     error::from_err_ptr,
+    ffi::{
+        c_int,
+        c_uint, //
+    },
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -34,6 +41,7 @@ pub struct MemoryFault;
 /// - If `writable`, the pages were pinned for writing.
 pub struct Umem {
     raw: NonNull<bindings::ib_umem>,
+    start: usize,
     pages: KVVec<usize>,
     offset: usize,
     length: usize,
@@ -75,6 +83,7 @@ impl Umem {
         let offset = start % PAGE_SIZE;
         let mut this = Self {
             raw,
+            start,
             pages: KVVec::new(),
             offset,
             length,
@@ -95,6 +104,22 @@ impl Umem {
             return Err(EFAULT);
         }
         Ok(this)
+    }
+
+    /// The address in the process that the memory begins at.
+    pub fn start(&self) -> u64 {
+        self.start as u64
+    }
+
+    /// Tells whether the memory was pinned for writing.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Tells whether it is memory of the current process.
+    pub fn is_current(&self) -> bool {
+        // SAFETY: Valid by the type invariant.
+        unsafe { bindings::ib_umem_is_current(self.raw.as_ptr()) }
     }
 
     /// Bytes pinned.
@@ -209,6 +234,235 @@ impl Drop for Umem {
     fn drop(&mut self) {
         // SAFETY: Valid by the type invariant and not used after this.
         unsafe { bindings::ib_umem_release(self.raw.as_ptr()) };
+    }
+}
+
+/// Kernel memory that a kernel consumer registered page by page (`ib_map_mr_sg`).
+///
+/// A consumer that registers such memory promises that it stays valid until the registration
+/// has been invalidated; the provider accesses it in no other time.
+///
+/// # Invariants
+///
+/// - The first `used` of `pages` are addresses of `page_size` bytes of kernel memory each, apart
+///   from the first and the last, of which the range of `offset` and `length` leaves out what
+///   need not be there.
+/// - `page_size` is 2 to the power of `page_shift` and more than `offset`; `offset + length` does
+///   not overflow and is at most `used * page_size`.
+pub struct KernelPages {
+    pages: KVVec<usize>,
+    used: usize,
+    page_size: usize,
+    page_shift: u32,
+    offset: usize,
+    length: usize,
+}
+
+impl KernelPages {
+    /// Makes room for `max` pages; none is there yet.
+    pub fn new(max: usize) -> Result<Self> {
+        Ok(Self {
+            pages: KVVec::from_elem(0usize, max, GFP_KERNEL)?,
+            used: 0,
+            page_size: PAGE_SIZE,
+            page_shift: PAGE_SIZE.trailing_zeros(),
+            offset: 0,
+            length: 0,
+        })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Tells whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    fn pieces(
+        &self,
+        at: usize,
+        len: usize,
+        mut f: impl FnMut(*mut u8, usize),
+    ) -> Result<(), MemoryFault> {
+        if at > self.length || len > self.length - at {
+            return Err(MemoryFault);
+        }
+        // No overflow, by the type invariant.
+        let mut at = self.offset + at;
+        let mut left = len;
+        while left > 0 {
+            let index = at.wrapping_shr(self.page_shift);
+            let page = *self
+                .pages
+                .get(..self.used)
+                .and_then(|p| p.get(index))
+                .ok_or(MemoryFault)?;
+            let within = at & self.page_size.wrapping_sub(1);
+            let n = left.min(self.page_size.wrapping_sub(within));
+            f(
+                core::ptr::with_exposed_provenance_mut::<u8>(page).wrapping_add(within),
+                n,
+            );
+            at += n;
+            left -= n;
+        }
+        Ok(())
+    }
+
+    /// Copies out of the memory, from byte `at` on. Any context.
+    ///
+    /// To be called while the memory is registered only.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<(), MemoryFault> {
+        let mut done = 0;
+        let len = out.len();
+        self.pieces(at, len, |p, n| {
+            // SAFETY:
+            // - `p` is valid for `n` bytes, by the type invariant and the consumer's promise;
+            // - the pieces add up to `len`, so `done + n <= out.len()`;
+            // - `out` is private to the provider, so they don't overlap.
+            unsafe { core::ptr::copy_nonoverlapping(p, out.as_mut_ptr().add(done), n) };
+            done += n;
+        })
+    }
+
+    /// Copies into the memory, at byte `at`. Any context.
+    ///
+    /// To be called while the memory is registered only.
+    pub fn write(&self, at: usize, data: &[u8]) -> Result<(), MemoryFault> {
+        let mut done = 0;
+        self.pieces(at, data.len(), |p, n| {
+            // SAFETY: As in `read`, the other way.
+            unsafe { core::ptr::copy_nonoverlapping(data.as_ptr().add(done), p, n) };
+            done += n;
+        })
+    }
+
+    fn word(&self, at: usize) -> Result<*mut kernel::bindings::atomic64_t, MemoryFault> {
+        let mut word = core::ptr::null_mut::<u8>();
+        self.pieces(at, 8, |p, n| {
+            if n == 8 {
+                word = p;
+            }
+        })?;
+        if word.is_null() || !word.addr().is_multiple_of(8) {
+            return Err(MemoryFault);
+        }
+        Ok(word.cast())
+    }
+
+    /// Adds to the 8 bytes at `at` as one step and returns what was there before.
+    pub fn fetch_add(&self, at: usize, add: u64) -> Result<u64, MemoryFault> {
+        let word = self.word(at)?;
+        // SAFETY: Aligned, and valid as in `read`.
+        Ok(unsafe { bindings::atomic64_fetch_add_at(word, add as i64) } as u64)
+    }
+
+    /// Writes `swap` to the 8 bytes at `at` if they equal `compare`, as one step, and returns
+    /// what was there before.
+    pub fn compare_swap(&self, at: usize, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        let word = self.word(at)?;
+        // SAFETY: Aligned, and valid as in `read`.
+        Ok(unsafe { bindings::atomic64_cmpxchg_at(word, compare as i64, swap as i64) } as u64)
+    }
+
+    /// Writes the 8 bytes at `at` as one step, after everything that was written before.
+    pub fn store(&self, at: usize, bytes: [u8; 8]) -> Result<(), MemoryFault> {
+        let word = self.word(at)?;
+        // SAFETY: Aligned, and valid as in `read`.
+        unsafe { bindings::atomic64_set_release_at(word, i64::from_ne_bytes(bytes)) };
+        Ok(())
+    }
+}
+
+/// The scatter/gather list that a kernel consumer wants a region to consist of.
+///
+/// # Invariants
+///
+/// `mr` is a valid region, `list` a list of `len` entries mapped for its device, `offset` null or
+/// valid, all of them during `'a`.
+pub struct SgMap<'a> {
+    mr: *mut bindings::ib_mr,
+    list: *mut kernel::bindings::scatterlist,
+    len: c_int,
+    offset: *mut c_uint,
+    _p: PhantomData<&'a ()>,
+}
+
+impl SgMap<'_> {
+    /// # Safety
+    ///
+    /// As the type invariant has it. The device must be one whose DMA addresses are addresses of
+    /// the kernel.
+    pub(crate) unsafe fn new(
+        mr: *mut bindings::ib_mr,
+        list: *mut kernel::bindings::scatterlist,
+        len: c_int,
+        offset: *mut c_uint,
+    ) -> Self {
+        // INVARIANT: The caller's promise.
+        Self {
+            mr,
+            list,
+            len,
+            offset,
+            _p: PhantomData,
+        }
+    }
+
+    /// Replaces the pages by those of the list, and returns how many of its entries they cover:
+    /// all, or as many as there was room for, or as can follow one another without a gap.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for an empty list or page sizes that aren't; there are no pages then.
+    pub fn map_to(self, pages: &mut KernelPages) -> Result<c_int> {
+        // SAFETY: Valid by the type invariant.
+        let page_size = unsafe { (*self.mr).page_size } as usize;
+        (pages.used, pages.length) = (0, 0);
+        if !page_size.is_power_of_two() {
+            return Err(EINVAL);
+        }
+        let max = u32::try_from(pages.pages.len()).unwrap_or(u32::MAX);
+        let mut used = 0;
+        // SAFETY:
+        // - region, list and offset are valid by the type invariant;
+        // - the array has room for `max` addresses.
+        let covered = unsafe {
+            bindings::ib_sg_to_addresses(
+                self.mr,
+                self.list,
+                self.len,
+                self.offset,
+                pages.pages.as_mut_ptr().cast(),
+                max,
+                &raw mut used,
+            )
+        };
+        if covered < 0 {
+            return Err(Error::from_errno(covered));
+        }
+        // SAFETY: As above.
+        let (iova, length) = unsafe { ((*self.mr).iova as usize, (*self.mr).length as usize) };
+        let offset = iova & page_size.wrapping_sub(1);
+        let used = used as usize;
+        let fits = used
+            .checked_mul(page_size)
+            .zip(offset.checked_add(length))
+            .is_some_and(|(room, end)| end <= room);
+        if !fits {
+            return Err(EINVAL);
+        }
+        // INVARIANT: `used` addresses were written, of pages of this size, and the range was
+        // just checked.
+        pages.used = used;
+        pages.page_size = page_size;
+        pages.page_shift = page_size.trailing_zeros();
+        pages.offset = offset;
+        pages.length = length;
+        Ok(covered)
     }
 }
 

@@ -42,6 +42,8 @@ pub type Cq<P> = Object<bindings::ib_cq, <P as Provider>::Cq>;
 pub type Qp<P> = Object<bindings::ib_qp, <P as Provider>::Qp>;
 /// A shared receive queue.
 pub type Srq<P> = Object<bindings::ib_srq, <P as Provider>::Srq>;
+/// A memory window.
+pub type Mw<P> = Object<bindings::ib_mw, <P as Provider>::Mw>;
 /// A memory region.
 pub type Mr<P> = Object<bindings::ib_mr, <P as Provider>::Mr>;
 

@@ -42,7 +42,10 @@ use crate::{
         QpTarget,
         SrqTarget, //
     },
-    memory::DmaMemory,
+    memory::{
+        DmaMemory,
+        SgMap, //
+    },
     mmap,
     object::{
         Ah,
@@ -50,6 +53,7 @@ use crate::{
         Cq,
         Device,
         Mr,
+        Mw,
         Object,
         Pd,
         Qp,
@@ -57,6 +61,8 @@ use crate::{
     },
     provider::{
         CqNotify,
+        MrChange,
+        MwKind,
         PortState,
         Provider, //
     },
@@ -155,13 +161,20 @@ impl<P: Provider> Ops<P> {
 
         ops.get_dma_mr = Some(Self::get_dma_mr);
         ops.reg_user_mr = Some(Self::reg_user_mr);
+        ops.rereg_user_mr = Some(Self::rereg_user_mr);
+        ops.alloc_mr = Some(Self::alloc_mr);
+        ops.map_mr_sg = Some(Self::map_mr_sg);
         ops.dereg_mr = Some(Self::dereg_mr);
+
+        ops.alloc_mw = Some(Self::alloc_mw);
+        ops.dealloc_mw = Some(Self::dealloc_mw);
 
         ops.size_ib_ucontext = Context::<P>::SIZE;
         ops.size_ib_pd = Pd::<P>::SIZE;
         ops.size_ib_ah = Ah::<P>::SIZE;
         ops.size_ib_cq = CqWithTarget::<P>::SIZE;
         ops.size_ib_qp = QpWithTarget::<P>::SIZE;
+        ops.size_ib_mw = Mw::<P>::SIZE;
         ops.size_ib_srq = SrqWithTarget::<P>::SIZE;
         Table(ops)
     }
@@ -199,6 +212,8 @@ impl<P: Provider> Ops<P> {
             out.max_srq_wr = a.max_srq_wr;
             out.max_srq_sge = a.max_srq_sge;
             out.max_mr = a.max_mr;
+            out.max_mw = a.max_mw;
+            out.max_fast_reg_page_list_len = a.max_fast_reg_page_list_len;
             out.max_pd = a.max_pd;
             out.max_qp_rd_atom = a.max_qp_rd_atom;
             out.max_res_rd_atom = a.max_res_rd_atom;
@@ -880,12 +895,110 @@ impl<P: Provider> Ops<P> {
         mr: *mut bindings::ib_mr,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: The last operation on the region, whose memory came from `new_mr`; the core
-        // does not touch it after success.
+        status(|| {
+            // SAFETY: Unless it fails the last operation on the region, whose memory came from
+            // `new_mr`; the core does not touch it after success.
+            unsafe {
+                P::dereg_mr(Mr::<P>::from_raw(mr))?;
+                Mr::<P>::destroy(mr);
+                drop(KBox::from_raw(mr.cast::<MaybeUninit<Mr<P>>>()));
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn rereg_user_mr(
+        mr: *mut bindings::ib_mr,
+        flags: c_int,
+        start: u64,
+        length: u64,
+        iova: u64,
+        access: c_int,
+        pd: *mut bindings::ib_pd,
+        udata: *mut bindings::ib_udata,
+    ) -> *mut bindings::ib_mr {
+        let flags = flags as u32;
+        // SAFETY: The core passes valid objects, `pd` being the one to have, and udata.
+        let (mr, pd, udata) = unsafe {
+            (
+                Mr::<P>::from_raw(mr),
+                Pd::<P>::from_raw(pd),
+                Udata::new(udata),
+            )
+        };
+        let change = MrChange {
+            memory: (flags & bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS != 0)
+                .then_some((start, length, iova)),
+            pd: (flags & bindings::ib_mr_rereg_flags_IB_MR_REREG_PD != 0).then_some(pd),
+            access: (flags & bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS != 0)
+                .then_some(access as u32),
+        };
+        let result = udata
+            .expect_no_input()
+            .and_then(|()| P::rereg_user_mr(mr, pd, change));
+        // Null: it is still the same region.
+        pointer(result.map(|()| core::ptr::null_mut()))
+    }
+
+    unsafe extern "C" fn alloc_mr(
+        pd: *mut bindings::ib_pd,
+        kind: bindings::ib_mr_type,
+        max_pages: u32,
+    ) -> *mut bindings::ib_mr {
+        if kind != bindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
+            return EOPNOTSUPP.to_ptr();
+        }
+        // SAFETY: The core passes a valid PD.
+        let pd = unsafe { Pd::<P>::from_raw(pd) };
+        pointer(P::alloc_mr(pd, max_pages).and_then(Self::new_mr))
+    }
+
+    unsafe extern "C" fn map_mr_sg(
+        mr: *mut bindings::ib_mr,
+        list: *mut kernel::bindings::scatterlist,
+        len: c_int,
+        offset: *mut c_uint,
+    ) -> c_int {
+        // SAFETY: The core passes a valid region of ours and what its consumer mapped for the
+        // device, which was registered without a DMA device: so addresses are the kernel's.
+        let (mr, list) = unsafe { (Mr::<P>::from_raw(mr), SgMap::new(mr, list, len, offset)) };
+        match P::map_mr_sg(mr, list) {
+            Ok(covered) => covered,
+            Err(e) => e.to_errno(),
+        }
+    }
+
+    // ---- memory windows ----------------------------------------------------------------------
+
+    unsafe extern "C" fn alloc_mw(
+        mw: *mut bindings::ib_mw,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core set PD and type of the new window; udata is null or valid.
+            let (pd, kind, udata) =
+                unsafe { (Pd::<P>::from_raw((*mw).pd), (*mw).type_, Udata::new(udata)) };
+            udata.expect_no_input()?;
+            let kind = match kind {
+                bindings::ib_mw_type_IB_MW_TYPE_1 => MwKind::One,
+                bindings::ib_mw_type_IB_MW_TYPE_2 => MwKind::Two,
+                _ => return Err(EINVAL),
+            };
+            let (data, rkey) = P::alloc_mw(pd, kind, &udata)?;
+            // SAFETY: A new object of the size asked for.
+            unsafe {
+                (*mw).rkey = rkey;
+                Mw::<P>::init(mw, data);
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn dealloc_mw(mw: *mut bindings::ib_mw) -> c_int {
+        // SAFETY: The last operation on the window.
         unsafe {
-            P::dereg_mr(Mr::<P>::from_raw(mr));
-            Mr::<P>::destroy(mr);
-            drop(KBox::from_raw(mr.cast::<MaybeUninit<Mr<P>>>()));
+            P::dealloc_mw(Mw::<P>::from_raw(mw));
+            Mw::<P>::destroy(mw);
         }
         0
     }

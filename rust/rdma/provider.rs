@@ -3,6 +3,7 @@
 //! What a provider implements.
 
 use kernel::{
+    ffi::c_int,
     prelude::*,
     str::CStr,
     sync::aref::ARef, //
@@ -22,13 +23,17 @@ use crate::{
         QpTarget,
         SrqTarget, //
     },
-    memory::DmaMemory,
+    memory::{
+        DmaMemory,
+        SgMap, //
+    },
     object::{
         Ah,
         Context,
         Cq,
         Device,
         Mr,
+        Mw,
         Pd,
         Qp,
         Srq, //
@@ -79,6 +84,10 @@ pub struct DeviceAttr {
     pub max_srq_sge: u32,
     /// Memory regions.
     pub max_mr: u32,
+    /// Memory windows.
+    pub max_mw: u32,
+    /// Pages of a fast registration.
+    pub max_fast_reg_page_list_len: u32,
     /// Protection domains.
     pub max_pd: u32,
     /// READs and atomics a QP as responder.
@@ -138,6 +147,25 @@ pub struct CqNotify {
     pub report_missed: bool,
 }
 
+/// Types of memory windows (IBTA vol. 1, 10.6.7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MwKind {
+    /// Bound by a verb, for all QPs of a PD.
+    One,
+    /// Bound by a work request, for one QP.
+    Two,
+}
+
+/// What the re-registration of a memory region changes.
+pub struct MrChange<'a, P: Provider> {
+    /// New memory: address in the process, length, address that it is to be known by.
+    pub memory: Option<(u64, u64, u64)>,
+    /// A new protection domain.
+    pub pd: Option<&'a Pd<P>>,
+    /// New access flags.
+    pub access: Option<u32>,
+}
+
 /// A provider: the driver of devices of one kind, with one port each.
 ///
 /// Operations run in process context and may sleep unless said otherwise. Destroying
@@ -167,6 +195,8 @@ pub trait Provider: Sized + Send + Sync + 'static {
     type Qp: Send + Sync;
     /// Data of a shared receive queue.
     type Srq: Send + Sync;
+    /// Data of a memory window.
+    type Mw: Send + Sync;
     /// Data of a memory region.
     type Mr: Send + Sync;
 
@@ -271,10 +301,23 @@ pub trait Provider: Sized + Send + Sync + 'static {
         access: u32,
         udata: &Udata<'_>,
     ) -> Result<Self::Mr>;
+    /// Changes a region of a process, which keeps its keys. After an error it is as before.
+    fn rereg_user_mr(mr: &Mr<Self>, pd: &Pd<Self>, change: MrChange<'_, Self>) -> Result;
+    /// Makes a region for fast registration of at most `max_pages` pages.
+    fn alloc_mr(pd: &Pd<Self>, max_pages: u32) -> Result<Self::Mr>;
+    /// Takes the pages that the next fast registration registers; returns how many entries of
+    /// the list they cover. Any context.
+    fn map_mr_sg(mr: &Mr<Self>, list: SgMap<'_>) -> Result<c_int>;
     /// Returns lkey and rkey of a region.
     fn mr_keys(mr: &Self::Mr) -> (u32, u32);
-    /// Deregisters a region: nothing accesses its memory when this returns.
-    fn dereg_mr(mr: &Mr<Self>);
+    /// Deregisters a region: nothing accesses its memory when this returns. After an error it is
+    /// still there.
+    fn dereg_mr(mr: &Mr<Self>) -> Result;
+
+    /// Allocates a memory window; returns its key.
+    fn alloc_mw(pd: &Pd<Self>, kind: MwKind, udata: &Udata<'_>) -> Result<(Self::Mw, u32)>;
+    /// Gives a memory window up: nothing is accessed through it when this returns.
+    fn dealloc_mw(mw: &Mw<Self>);
 
     /// The device has been unregistered; its data is dropped next.
     fn unregistered(device: &Device<Self>);

@@ -56,7 +56,9 @@ pub use link::{
 pub use memory::{
     write_barrier,
     DmaMemory,
+    KernelPages,
     MemoryFault,
+    SgMap,
     Umem, //
 };
 pub use mmap::{
@@ -69,6 +71,7 @@ pub use object::{
     Cq,
     Device,
     Mr,
+    Mw,
     Object,
     Pd,
     Qp,
@@ -77,6 +80,8 @@ pub use object::{
 pub use provider::{
     CqNotify,
     DeviceAttr,
+    MrChange,
+    MwKind,
     PortAttr,
     PortState,
     Provider, //
@@ -100,6 +105,7 @@ pub use wr::{
     wr_opcode,
     RecvWr,
     RecvWrs,
+    RegWr,
     SendWr,
     SendWrs,
     Sge, //

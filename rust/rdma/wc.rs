@@ -25,6 +25,10 @@ pub mod wc_opcode {
     pub const ATOMIC_WRITE: u32 = b::ib_wc_opcode_IB_WC_ATOMIC_WRITE;
     /// Local invalidate.
     pub const LOCAL_INV: u32 = b::ib_wc_opcode_IB_WC_LOCAL_INV;
+    /// Fast registration.
+    pub const REG_MR: u32 = b::ib_wc_opcode_IB_WC_REG_MR;
+    /// Binding of a memory window.
+    pub const BIND_MW: u32 = b::ib_wc_opcode_IB_WC_BIND_MW;
     /// A receive.
     pub const RECV: u32 = b::ib_wc_opcode_IB_WC_RECV;
     /// A receive consumed by a WRITE with immediate.

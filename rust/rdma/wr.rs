@@ -8,6 +8,7 @@ use rdma_bindings as bindings;
 use crate::{
     object::{
         Ah,
+        Mr,
         Object, //
     },
     Provider, //
@@ -39,6 +40,10 @@ pub mod wr_opcode {
     pub const ATOMIC_WRITE: u32 = b::ib_wr_opcode_IB_WR_ATOMIC_WRITE;
     /// Local invalidate.
     pub const LOCAL_INV: u32 = b::ib_wr_opcode_IB_WR_LOCAL_INV;
+    /// Fast registration, of kernel consumers.
+    pub const REG_MR: u32 = b::ib_wr_opcode_IB_WR_REG_MR;
+    /// Binding of a memory window, of processes.
+    pub const BIND_MW: u32 = b::ib_wr_opcode_IB_WR_BIND_MW;
 }
 
 /// Flags of send work requests (`enum ib_send_flags`).
@@ -208,6 +213,30 @@ impl<'a, P: Provider> SendWr<'a, P> {
         }
     }
 
+    /// What a fast registration registers, and how; `None` for other opcodes.
+    pub fn reg(&self) -> Option<RegWr<'a, P>> {
+        if self.opcode() != wr_opcode::REG_MR {
+            return None;
+        }
+        let wr = self.raw.cast::<bindings::ib_reg_wr>();
+        // SAFETY: By the type invariant it is embedded, as first field, in this struct; the
+        // region is one of the same device, so of the same provider, and is kept by the consumer
+        // while the request is posted.
+        unsafe {
+            let mr = (*wr).mr;
+            if mr.is_null() {
+                return None;
+            }
+            Some(RegWr {
+                mr: Object::from_raw(mr),
+                key: (*wr).key,
+                access: (*wr).access as u32,
+                iova: (*mr).iova,
+                length: (*mr).length,
+            })
+        }
+    }
+
     /// Address handle, remote QP, Q_Key and P_Key index of a datagram.
     ///
     /// `None` for QPs that don't send datagrams, and for opcodes that datagrams do not have.
@@ -233,6 +262,20 @@ impl<'a, P: Provider> SendWr<'a, P> {
             _ => None,
         }
     }
+}
+
+/// A fast registration.
+pub struct RegWr<'a, P: Provider> {
+    /// The region.
+    pub mr: &'a Mr<P>,
+    /// The key that it is to have.
+    pub key: u32,
+    /// What is permitted.
+    pub access: u32,
+    /// The address that it is to be known by.
+    pub iova: u64,
+    /// Bytes.
+    pub length: u64,
 }
 
 /// A list of receive work requests.

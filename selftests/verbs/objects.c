@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Verbs objects besides plain queue pairs and regions: shared receive queues,
- * completion queues that change their size or overflow.
+ * completion queues that change their size or overflow, regions that are
+ * registered anew, memory windows.
  */
 #include <pthread.h>
 #include <sys/mman.h>
+#include <rdma/ib_user_verbs.h>
 #include "rig.h"
 
 /* ---- shared receive queues ------------------------------------------------ */
@@ -455,6 +457,439 @@ static int cq_overflow(void)
 	return 0;
 }
 
+/* ---- memory that is registered anew --------------------------------------- */
+
+/* rdma-core has no ibv_rereg_mr() for this provider: as the library would. */
+static int rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		 size_t len, int access)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr cmd;
+	} c = { };
+	struct ib_uverbs_rereg_mr_resp resp = { };
+
+	c.hdr.command = IB_USER_VERBS_CMD_REREG_MR;
+	c.hdr.in_words = sizeof(c) / 4;
+	c.hdr.out_words = sizeof(resp) / 4;
+	c.cmd.response = (uintptr_t)&resp;
+	c.cmd.mr_handle = mr->handle;
+	c.cmd.flags = flags;
+	c.cmd.start = (uintptr_t)addr;
+	c.cmd.hca_va = (uintptr_t)addr;
+	c.cmd.length = len;
+	c.cmd.access_flags = access;
+	c.cmd.pd_handle = pd ? pd->handle : 0;
+	if (write(mr->context->cmd_fd, &c, sizeof(c)) != sizeof(c))
+		return errno;
+	if (resp.lkey != mr->lkey || resp.rkey != mr->rkey)
+		return ESTALE;
+	return 0;
+}
+
+/* One access of the first end, and how it must end. */
+static int reach(struct pair *p, enum ibv_wr_opcode op, uint64_t raddr,
+		 uint32_t rkey, uint32_t len, enum ibv_wc_status st)
+{
+	check_ok(post(&p->a, &(struct wr){
+		.id = 77, .op = op, .flags = IBV_SEND_SIGNALED, .len = len,
+		.raddr = raddr, .rkey = rkey }));
+	run_ok(expect_wc(p->a.scq, 77, st, 5000, NULL));
+	return 0;
+}
+
+/* The same on a fresh pair of queue pairs, since a failure ends one. */
+static int reach_fresh(enum ibv_wr_opcode op, uint64_t raddr, uint32_t rkey,
+		       uint32_t len, enum ibv_wc_status st)
+{
+	struct opts o = small();
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	fill(p.a.buf, len, 9);
+	run_ok(reach(&p, op, raddr, rkey, len, st));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+#define WRITE IBV_WR_RDMA_WRITE
+#define READ IBV_WR_RDMA_READ
+#define OK IBV_WC_SUCCESS
+#define DENIED IBV_WC_REM_ACCESS_ERR
+
+static void *pages(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Every combination of what can change at once. */
+static int mr_rereg(void)
+{
+	const int all = IBV_REREG_MR_CHANGE_TRANSLATION |
+			IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+	struct ibv_pd *pd = ibv_alloc_pd(host_b.ctx);
+	uint8_t *m1 = pages(16384), *m2 = pages(65536);
+	int flags;
+
+	check(pd && m1 && m2);
+	for (flags = 1; flags <= all; flags++) {
+		bool tr = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+		bool dom = flags & IBV_REREG_MR_CHANGE_PD;
+		bool acc = flags & IBV_REREG_MR_CHANGE_ACCESS;
+		uint8_t *to = tr ? m2 + 4096 : m1;
+		size_t len = tr ? 40000 : 16384;
+		struct ibv_mr *mr = ibv_reg_mr(host_b.pd, m1, 16384,
+					       IBV_ACCESS_LOCAL_WRITE |
+					       IBV_ACCESS_REMOTE_READ);
+
+		check(mr);
+		run_ok(reach_fresh(READ, (uintptr_t)m1, mr->rkey, 100, OK));
+		run_ok(reach_fresh(WRITE, (uintptr_t)m1, mr->rkey, 100,
+				   DENIED));
+		check_ok(rereg(mr, flags, pd, to, len, IBV_ACCESS_LOCAL_WRITE |
+			       IBV_ACCESS_REMOTE_WRITE));
+		memset(m1, 0x5a, 16384);
+		memset(m2, 0x5a, 65536);
+		run_ok(reach_fresh(WRITE, (uintptr_t)to + len - 100, mr->rkey,
+				   100, dom || !acc ? DENIED : OK));
+		check((check_fill(to + len - 100, 100, 9) < 0) ==
+		      (acc && !dom));
+		run_ok(reach_fresh(READ, (uintptr_t)to, mr->rkey, 100,
+				   dom || acc ? DENIED : OK));
+		run_ok(reach_fresh(READ, (uintptr_t)to + len - 99, mr->rkey,
+				   100, DENIED));
+		if (tr)
+			run_ok(reach_fresh(READ, (uintptr_t)m1, mr->rkey, 100,
+					   DENIED));
+		if (dom) {
+			check_ok(rereg(mr, IBV_REREG_MR_CHANGE_PD |
+				       IBV_REREG_MR_CHANGE_ACCESS, host_b.pd,
+				       NULL, 0, ACC_ALL));
+			run_ok(reach_fresh(WRITE, (uintptr_t)to, mr->rkey, 100,
+					   OK));
+		}
+		check_ok(ibv_dereg_mr(mr));
+	}
+	check_ok(ibv_dealloc_pd(pd));
+	return 0;
+}
+
+/* What can't be done changes nothing. */
+static int mr_rereg_errors(void)
+{
+	uint8_t *m = pages(16384);
+	uint8_t *ro = mmap(NULL, 4096, PROT_READ,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(host_b.pd, m, 16384, ACC_ALL), *rm;
+
+	check(mr && ro != MAP_FAILED);
+	check_errno(rereg(mr, 0, NULL, m, 4096, 0), EINVAL);
+	check_errno(rereg(mr, 8, NULL, m, 4096, 0), EOPNOTSUPP);
+	check_errno(rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+			  (void *)4096, 4096, 0), EFAULT);
+	check_errno(rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, m, 0, 0),
+		    EINVAL);
+	check_errno(rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			  IBV_ACCESS_REMOTE_WRITE), EINVAL);
+	run_ok(reach_fresh(WRITE, (uintptr_t)m, mr->rkey, 16384, OK));
+	check(check_fill(m, 16384, 9) < 0);
+	check_ok(ibv_dereg_mr(mr));
+	/* memory that the process itself can't write */
+	rm = ibv_reg_mr(host_b.pd, ro, 4096, IBV_ACCESS_REMOTE_READ);
+	check(rm);
+	check_errno(rereg(rm, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			  ACC_ALL), EFAULT);
+	run_ok(reach_fresh(READ, (uintptr_t)ro, rm->rkey, 4096, OK));
+	check_ok(mprotect(ro, 4096, PROT_READ | PROT_WRITE));
+	check_ok(rereg(rm, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+		       ACC_ALL));
+	run_ok(reach_fresh(WRITE, (uintptr_t)ro, rm->rkey, 4096, OK));
+	check(check_fill(ro, 4096, 9) < 0);
+	check_ok(ibv_dereg_mr(rm));
+	return 0;
+}
+
+static int mr_zero_based(void)
+{
+	uint8_t *m = pages(16384);
+	struct ibv_mr *mr = ibv_reg_mr(host_b.pd, m + 100, 10000,
+				       ACC_ALL | IBV_ACCESS_ZERO_BASED);
+
+	if (!mr)
+		skip("ibv_reg_mr: %s", strerror(errno));
+	run_ok(reach_fresh(WRITE, 500, mr->rkey, 9500, OK));
+	check(check_fill(m + 600, 9500, 9) < 0);
+	run_ok(reach_fresh(WRITE, 501, mr->rkey, 9500, DENIED));
+	run_ok(reach_fresh(WRITE, (uintptr_t)m + 100, mr->rkey, 1, DENIED));
+	check_ok(ibv_dereg_mr(mr));
+	return 0;
+}
+
+/* ---- memory windows -------------------------------------------------------- */
+
+static int mw_pair(struct pair *p, struct ibv_mw **mw, enum ibv_mw_type type)
+{
+	struct opts o = small();
+
+	o.mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+	run_ok(pair_up(p, &o));
+	*mw = ibv_alloc_mw(host_b.pd, type);
+	if (!*mw)
+		skip("ibv_alloc_mw: %s", strerror(errno));
+	return 0;
+}
+
+static int bind1(struct pair *p, struct ibv_mw *mw, size_t off, size_t len,
+		 int access, enum ibv_wc_status st)
+{
+	struct ibv_mw_bind b = {
+		.wr_id = 55, .send_flags = IBV_SEND_SIGNALED,
+		.bind_info = {
+			.mr = p->b.mr, .addr = (uintptr_t)p->b.buf + off,
+			.length = len, .mw_access_flags = access,
+		},
+	};
+	struct ibv_wc wc;
+
+	check_ok(ibv_bind_mw(p->b.qp, mw, &b));
+	run_ok(expect_wc(p->b.scq, 55, st, 2000, &wc));
+	check(st || wc.opcode == IBV_WC_BIND_MW);
+	return 0;
+}
+
+static int bind2(struct pair *p, struct ibv_mw *mw, uint32_t rkey, size_t off,
+		 size_t len, int access, enum ibv_wc_status st)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = 56, .opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = {
+			.mw = mw, .rkey = rkey,
+			.bind_info = {
+				.mr = p->b.mr,
+				.addr = (uintptr_t)p->b.buf + off,
+				.length = len, .mw_access_flags = access,
+			},
+		},
+	}, *bad;
+
+	check_ok(ibv_post_send(p->b.qp, &wr, &bad));
+	run_ok(expect_wc(p->b.scq, 56, st, 2000, NULL));
+	return 0;
+}
+
+static int invalidate(struct ep *e, enum ibv_wr_opcode op, uint32_t rkey,
+		      enum ibv_wc_status st)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = 57, .opcode = op, .send_flags = IBV_SEND_SIGNALED,
+		.invalidate_rkey = rkey,
+	}, *bad;
+	struct ibv_wc wc;
+
+	check_ok(ibv_post_send(e->qp, &wr, &bad));
+	run_ok(expect_wc(e->scq, 57, st, 5000, &wc));
+	check(st || wc.opcode == (op == IBV_WR_LOCAL_INV ? IBV_WC_LOCAL_INV :
+				  IBV_WC_SEND));
+	return 0;
+}
+
+/* A window opens a part of a region, with rights of its own. */
+static int mw_type1(void)
+{
+	struct ibv_mw *mw;
+	uint64_t base;
+	struct pair p;
+	uint32_t old;
+
+	run_ok(mw_pair(&p, &mw, IBV_MW_TYPE_1));
+	base = (uintptr_t)p.b.buf + 1000;
+	run_ok(reach_fresh(WRITE, base, mw->rkey, 1, DENIED));
+	run_ok(bind1(&p, mw, 1000, 5000, IBV_ACCESS_REMOTE_WRITE, OK));
+	memset(p.b.buf, 0x5a, p.b.len);
+	fill(p.a.buf, 5000, 3);
+	run_ok(reach(&p, WRITE, base, mw->rkey, 5000, OK));
+	check(check_fill(p.b.buf + 1000, 5000, 3) < 0);
+	check(check_byte(p.b.buf, 1000, 0x5a) < 0);
+	check(check_byte(p.b.buf + 6000, 1000, 0x5a) < 0);
+	/* any queue pair of the domain */
+	run_ok(reach_fresh(WRITE, base, mw->rkey, 5000, OK));
+	run_ok(reach_fresh(WRITE, base, mw->rkey, 5001, DENIED));
+	run_ok(reach_fresh(WRITE, base - 1, mw->rkey, 2, DENIED));
+	run_ok(reach_fresh(READ, base, mw->rkey, 8, DENIED));
+	/* the region itself is not open */
+	run_ok(reach_fresh(WRITE, base, p.b.mr->rkey, 8, DENIED));
+	/* bound anew, it has another key */
+	old = mw->rkey;
+	run_ok(bind1(&p, mw, 0, 100, IBV_ACCESS_REMOTE_READ, OK));
+	check(mw->rkey != old);
+	run_ok(reach_fresh(WRITE, base, old, 8, DENIED));
+	run_ok(reach_fresh(READ, base - 1000, mw->rkey, 100, OK));
+	/* unbound */
+	old = mw->rkey;
+	run_ok(bind1(&p, mw, 0, 0, 0, OK));
+	run_ok(reach_fresh(READ, base - 1000, mw->rkey, 8, DENIED));
+	run_ok(reach_fresh(READ, base - 1000, old, 8, DENIED));
+	check_ok(ibv_dealloc_mw(mw));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+/* Bound by a queue pair, open to its peer alone, until invalidated. */
+static int mw_type2(void)
+{
+	struct ibv_mw *mw;
+	uint64_t base;
+	struct pair p;
+	uint32_t key;
+
+	run_ok(mw_pair(&p, &mw, IBV_MW_TYPE_2));
+	base = (uintptr_t)p.b.buf + 1000;
+	key = ibv_inc_rkey(mw->rkey);
+	run_ok(bind2(&p, mw, key, 1000, 5000, IBV_ACCESS_REMOTE_WRITE |
+		     IBV_ACCESS_REMOTE_READ, OK));
+	fill(p.a.buf, 5000, 3);
+	run_ok(reach(&p, WRITE, base, key, 5000, OK));
+	check(check_fill(p.b.buf + 1000, 5000, 3) < 0);
+	run_ok(reach(&p, READ, base, key, 5000, OK));
+	run_ok(reach_fresh(WRITE, base, key, 8, DENIED));
+	run_ok(invalidate(&p.b, IBV_WR_LOCAL_INV, key, OK));
+	/* bound again with a key of its owner's choice */
+	key = ibv_inc_rkey(key);
+	run_ok(bind2(&p, mw, key, 0, 64, IBV_ACCESS_REMOTE_WRITE |
+		     IBV_ACCESS_ZERO_BASED, OK));
+	run_ok(reach(&p, WRITE, 32, key, 32, OK));
+	check(check_fill(p.b.buf + 32, 32, 3) < 0);
+	run_ok(invalidate(&p.b, IBV_WR_LOCAL_INV, key, OK));
+	run_ok(reach(&p, WRITE, 32, key, 32, DENIED));
+	check_ok(ibv_dealloc_mw(mw));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+/* The peer invalidates, and the receiver is told what. */
+static int mw_send_inv(void)
+{
+	struct ibv_mw *mw;
+	struct ibv_wc wc;
+	struct pair p;
+	uint32_t key;
+
+	run_ok(mw_pair(&p, &mw, IBV_MW_TYPE_2));
+	key = ibv_inc_rkey(mw->rkey);
+	run_ok(bind2(&p, mw, key, 0, 64, IBV_ACCESS_REMOTE_WRITE, OK));
+	check_ok(post_recv(&p.b, 5, 0, 64));
+	run_ok(invalidate(&p.a, IBV_WR_SEND_WITH_INV, key, OK));
+	run_ok(expect_wc(p.b.rcq, 5, OK, 2000, &wc));
+	check(wc.wc_flags & IBV_WC_WITH_INV);
+	check(wc.invalidated_rkey == key);
+	/* it is invalid now, so this is refused; so is what isn't a window */
+	check_ok(post_recv(&p.b, 6, 0, 64));
+	run_ok(invalidate(&p.a, IBV_WR_SEND_WITH_INV, key,
+			  IBV_WC_REM_INV_REQ_ERR));
+	check_ok(ibv_dealloc_mw(mw));
+	run_ok(pair_down(&p));
+	run_ok(mw_pair(&p, &mw, IBV_MW_TYPE_2));
+	check_ok(post_recv(&p.b, 6, 0, 64));
+	run_ok(invalidate(&p.a, IBV_WR_SEND_WITH_INV, p.b.mr->rkey,
+			  IBV_WC_REM_INV_REQ_ERR));
+	check_ok(ibv_dealloc_mw(mw));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+/* What must not be bound. */
+static int mw_refused(void)
+{
+	struct ibv_mw *mw;
+	struct pair p;
+	uint32_t key;
+	int i;
+
+	for (i = 0; i < 7; i++) {
+		enum ibv_mw_type t = i < 4 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2;
+		struct ibv_mr *mr;
+		uint8_t *m = NULL;
+
+		run_ok(mw_pair(&p, &mw, t));
+		key = ibv_inc_rkey(mw->rkey);
+		mr = p.b.mr;
+		switch (i) {
+		case 0: /* beyond the end of the region */
+			run_ok(bind1(&p, mw, 1, p.b.len,
+				     IBV_ACCESS_REMOTE_READ,
+				     IBV_WC_MW_BIND_ERR));
+			break;
+		case 1: /* a region that takes no windows */
+		case 2: /* a region that its owner can't write */
+			m = pages(4096);
+			p.b.mr = ibv_reg_mr(host_b.pd, m, 4096, i == 1 ?
+					    IBV_ACCESS_LOCAL_WRITE :
+					    IBV_ACCESS_MW_BIND);
+			check(p.b.mr);
+			run_ok(bind1(&p, mw, m - p.b.buf, 64,
+				     IBV_ACCESS_REMOTE_WRITE,
+				     IBV_WC_MW_BIND_ERR));
+			check_ok(ibv_dereg_mr(p.b.mr));
+			break;
+		case 3: /* it has no key to invalidate */
+			run_ok(bind1(&p, mw, 0, 64, IBV_ACCESS_REMOTE_READ,
+				     OK));
+			run_ok(invalidate(&p.b, IBV_WR_LOCAL_INV, mw->rkey,
+					  IBV_WC_MW_BIND_ERR));
+			break;
+		case 4: /* twice */
+			run_ok(bind2(&p, mw, key, 0, 64,
+				     IBV_ACCESS_REMOTE_READ, OK));
+			run_ok(bind2(&p, mw, key + 1, 0, 64,
+				     IBV_ACCESS_REMOTE_READ,
+				     IBV_WC_MW_BIND_ERR));
+			break;
+		case 5: /* the key of another index */
+			run_ok(bind2(&p, mw, key ^ 0x100, 0, 64,
+				     IBV_ACCESS_REMOTE_READ,
+				     IBV_WC_MW_BIND_ERR));
+			break;
+		case 6: /* of length 0 */
+			run_ok(bind2(&p, mw, key, 0, 0,
+				     IBV_ACCESS_REMOTE_READ,
+				     IBV_WC_MW_BIND_ERR));
+			break;
+		}
+		p.b.mr = mr;
+		check(ep_query_state(&p.b) == IBV_QPS_ERR);
+		check_ok(ibv_dealloc_mw(mw));
+		run_ok(pair_down(&p));
+	}
+	return 0;
+}
+
+/* A region stays as long as a window is bound to it. */
+static int mw_holds_mr(void)
+{
+	struct ibv_mw *mw;
+	struct pair p;
+
+	run_ok(mw_pair(&p, &mw, IBV_MW_TYPE_1));
+	run_ok(bind1(&p, mw, 0, 64, IBV_ACCESS_REMOTE_WRITE, OK));
+	check_errno(rereg(p.b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			  ACC_ALL), EBUSY);
+	check_errno(ibv_dereg_mr(p.b.mr), EBUSY);
+	run_ok(reach(&p, WRITE, (uintptr_t)p.b.buf, mw->rkey, 64, OK));
+	check_ok(ibv_dealloc_mw(mw));
+	run_ok(reach(&p, WRITE, (uintptr_t)p.b.buf, mw->rkey, 64, DENIED));
+	run_ok(pair_down(&p));
+	/* and a process that just ends leaves none behind: see the runner */
+	run_ok(mw_pair(&p, &mw, IBV_MW_TYPE_2));
+	run_ok(bind2(&p, mw, ibv_inc_rkey(mw->rkey), 0, 64,
+		     IBV_ACCESS_REMOTE_WRITE, OK));
+	fflush(stdout);
+	_exit(0);
+}
+
 static const struct testcase cases[] = {
 	{ "srq_attr", srq_attr },
 	{ "srq_traffic", srq_traffic },
@@ -466,6 +901,14 @@ static const struct testcase cases[] = {
 	{ "cq_resize", cq_resize },
 	{ "cq_resize_traffic", cq_resize_traffic, 60 },
 	{ "cq_overflow", cq_overflow },
+	{ "mr_rereg", mr_rereg, 60 },
+	{ "mr_rereg_errors", mr_rereg_errors },
+	{ "mr_zero_based", mr_zero_based },
+	{ "mw_type1", mw_type1 },
+	{ "mw_type2", mw_type2 },
+	{ "mw_send_inv", mw_send_inv },
+	{ "mw_refused", mw_refused },
+	{ "mw_holds_mr", mw_holds_mr },
 };
 
 int main(int argc, char **argv)

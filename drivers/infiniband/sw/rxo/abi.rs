@@ -194,6 +194,15 @@ pub(crate) mod send {
     pub(crate) const UD_PKEY_INDEX: usize = OP + offset_of!(Ud, pkey_index);
     pub(crate) const UD_AH: usize = OP + offset_of!(Ud, ah_num);
 
+    type Mw = b::rxe_send_wr__bindgen_ty_2__bindgen_ty_5;
+
+    pub(crate) const MW_ADDR: usize = OP + offset_of!(Mw, addr);
+    pub(crate) const MW_LENGTH: usize = OP + offset_of!(Mw, length);
+    pub(crate) const MW_MR_LKEY: usize = OP + offset_of!(Mw, mr_lkey);
+    pub(crate) const MW_MW_RKEY: usize = OP + offset_of!(Mw, mw_rkey);
+    pub(crate) const MW_RKEY: usize = OP + offset_of!(Mw, rkey);
+    pub(crate) const MW_ACCESS: usize = OP + offset_of!(Mw, access);
+
     pub(crate) const LENGTH: usize = DMA + offset_of!(b::rxe_dma_info, length);
     pub(crate) const NUM_SGE: usize = DMA + offset_of!(b::rxe_dma_info, num_sge);
     /// The scatter/gather list, the inline data, or the data of an ATOMIC WRITE.

@@ -41,15 +41,18 @@ use crate::{
     mr::{
         Domain,
         Refusal,
-        RemoteRange, //
+        RemoteRange,
+        User, //
     },
     port::Port,
     rq::RecvQueue,
     sq::{
         Data,
+        Local,
         SendQueue, //
     },
-    srq::SharedQueue, //
+    srq::SharedQueue,
+    stats::Stat, //
 };
 
 /// Bytes of the routing header before a datagram in its receive.
@@ -68,6 +71,8 @@ pub(crate) struct Host {
     pub(crate) domain: Domain,
     /// The domain of the memory of receives.
     pub(crate) recv_domain: Domain,
+    /// Who it is to memory keys.
+    pub(crate) identity: u64,
     pub(crate) number: u32,
     pub(crate) target: QpTarget,
     pub(crate) send_cq: Arc<CompletionQueue>,
@@ -154,6 +159,14 @@ impl Host {
                 .regions
                 .gather(&self.port.stats, self.domain, list, offset, out)
                 .map_err(local_status),
+        }
+    }
+
+    /// Who names keys.
+    fn user(&self) -> User {
+        User {
+            domain: self.domain,
+            identity: self.identity,
         }
     }
 
@@ -248,7 +261,9 @@ fn local_status(_: Refusal) -> WcStatus {
 
 fn opcode_of(op: SendOp) -> u32 {
     match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::Local => wc_opcode::SEND,
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => wc_opcode::SEND,
+        // The slot knows.
+        SendOp::Local => wc_opcode::SEND,
         SendOp::Write | SendOp::WriteImm(_) => wc_opcode::RDMA_WRITE,
         SendOp::Read => wc_opcode::RDMA_READ,
         SendOp::CmpSwap { .. } => wc_opcode::COMP_SWAP,
@@ -330,7 +345,7 @@ impl Env for Host {
     ) -> Result<RemoteRange, KeyFault> {
         self.port
             .regions
-            .open(&self.port.stats, self.domain, rkey, va, len, access)
+            .open(&self.port.stats, self.user(), rkey, va, len, access)
     }
 
     fn place_remote(
@@ -369,13 +384,14 @@ impl Env for Host {
     ) -> Result<(), KeyFault> {
         self.port
             .regions
-            .flush(&self.port.stats, self.domain, rkey, range, kind)
+            .flush(&self.port.stats, self.user(), rkey, range, kind)
     }
 
-    fn invalidate(&mut self, _rkey: u32) -> Result<(), KeyFault> {
-        // Keys that a peer may invalidate are those of memory windows and fast registration,
-        // which there are none of yet; that of a registered region it must not.
-        Err(KeyFault::Access)
+    fn invalidate(&mut self, rkey: u32) -> Result<(), KeyFault> {
+        self.port
+            .regions
+            .invalidate(&self.port.stats, self.user(), rkey)
+            .map_err(|_| KeyFault::Access)
     }
 
     fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), WcStatus> {
@@ -404,7 +420,19 @@ impl Env for Host {
     }
 
     fn local_op(&mut self, slot: u32) -> Result<(), WcStatus> {
-        Err(self.sq.fault(slot).unwrap_or(WcStatus::LocQpOpErr))
+        if let Some(fault) = self.sq.fault(slot) {
+            return Err(fault);
+        }
+        let (stats, regions, user) = (&self.port.stats, &self.port.regions, self.user());
+        match self.sq.local(slot).ok_or(WcStatus::LocQpOpErr)? {
+            Local::Register(r) => r.mr.register(user.domain, r),
+            Local::Invalidate(key) => regions.invalidate(stats, user, *key),
+            Local::Bind(bind) => regions.bind(stats, user, bind),
+        }
+        .map_err(|_| {
+            stats.count(Stat::MemoryOpErrors);
+            WcStatus::MwBindErr
+        })
     }
 
     fn complete_send(
@@ -416,7 +444,11 @@ impl Env for Host {
         signal: bool,
     ) {
         if signal {
-            let mut wc = self.wc(wqe.wr_id, status, opcode_of(wqe.op));
+            let opcode = match wqe.op {
+                SendOp::Local => self.sq.local_opcode(slot),
+                op => opcode_of(op),
+            };
+            let mut wc = self.wc(wqe.wr_id, status, opcode);
             wc.byte_len = byte_len;
             let calls = self.send_cq.push(&wc, false);
             self.pending.send_cq.merge(calls);

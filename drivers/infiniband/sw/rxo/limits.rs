@@ -21,6 +21,10 @@ pub(crate) const MAX_CQ: u32 = 1 << 16;
 pub(crate) const MAX_SRQ: u32 = 1 << 16;
 /// Memory regions.
 pub(crate) const MAX_MR: u32 = 1 << 20;
+/// Memory windows.
+pub(crate) const MAX_MW: u32 = 1 << 16;
+/// Pages of a fast registration.
+pub(crate) const MAX_FAST_REG_PAGES: u32 = 512;
 /// Protection domains.
 pub(crate) const MAX_PD: u32 = 1 << 16;
 /// Address handles of processes.
@@ -64,6 +68,7 @@ pub(crate) struct Limits {
     pub(crate) cqs: Limit,
     pub(crate) srqs: Limit,
     pub(crate) mrs: Limit,
+    pub(crate) mws: Limit,
     pub(crate) pds: Limit,
     pub(crate) ahs: Limit,
 }
@@ -75,6 +80,7 @@ impl Limits {
             cqs: Limit::new(MAX_CQ),
             srqs: Limit::new(MAX_SRQ),
             mrs: Limit::new(MAX_MR),
+            mws: Limit::new(MAX_MW),
             pds: Limit::new(MAX_PD),
             ahs: Limit::new(MAX_AH),
         }

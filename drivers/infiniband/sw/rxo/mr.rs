@@ -3,17 +3,28 @@
 //! Memory regions and their keys.
 //!
 //! A key is an index of 24 bits, drawn at random, and a tag of 8 bits, drawn at random. lkey and
-//! rkey of a region are equal. An access names a key; what it may do is decided here alone:
-//! the region must exist with that very key, belong to the protection domain of the queue pair,
-//! allow the access, and contain the whole range.
+//! rkey of a region are equal. The top bits of the index tell what it is the key of ([`Kind`]).
+//! An access names a key; what it may do is decided here alone: the region must exist with that
+//! very key, belong to the protection domain of the queue pair, allow the access, and contain the
+//! whole range.
+//!
+//! Regions for fast registration and windows, whose keys come and go, are in [`crate::fast`] and
+//! [`crate::mw`].
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 use rdma::{
     access,
     DmaMemory,
+    MwKind,
     Sge,
     Umem, //
 };
@@ -25,13 +36,19 @@ use rxo_transport::{
 };
 use softirq::{
     IdTable,
+    Reservation,
     RunDown, //
 };
 
 use crate::{
-    limits::{
-        Limits,
-        Permit, //
+    fast::{
+        FastMr,
+        Registration, //
+    },
+    mw::{
+        Bind,
+        BoundWindow,
+        Window, //
     },
     stats::{
         Stat,
@@ -43,10 +60,18 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Domain(pub(crate) u64);
 
+/// Who names a key: a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) domain: Domain,
+    /// No other queue pair has or had it, unlike its number.
+    pub(crate) identity: u64,
+}
+
 /// What a region consists of.
 enum Memory {
-    /// Pinned pages of a process.
-    User(Umem),
+    /// Pinned pages of a process: of several regions only while one replaces the other.
+    User(Arc<Umem>),
     /// All of the kernel's memory, for kernel consumers.
     Kernel(DmaMemory),
 }
@@ -64,7 +89,8 @@ pub(crate) struct Mr {
     length: u64,
     #[pin]
     memory: RunDown<Memory>,
-    _permit: Permit,
+    /// Windows bound to it.
+    windows: Atomic<u32>,
 }
 
 /// Why a key does not serve; each is counted.
@@ -88,6 +114,62 @@ impl Refusal {
 }
 
 impl Mr {
+    /// A region of a key that is not known yet.
+    fn new(
+        key: u32,
+        domain: Domain,
+        access: u32,
+        iova: u64,
+        length: u64,
+        memory: Memory,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                key,
+                domain,
+                access,
+                iova,
+                length,
+                memory <- RunDown::new(memory),
+                windows: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Checks that a window may be bound to a range, and returns where that begins.
+    pub(crate) fn check_bind(
+        &self,
+        domain: Domain,
+        key: u32,
+        addr: u64,
+        length: u64,
+        rights: u32,
+    ) -> Result<u64, Refusal> {
+        // What a window lets peers write the region must let its owner write (C10-67).
+        let local = if rights & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0 {
+            access::LOCAL_WRITE
+        } else {
+            0
+        };
+        self.check(domain, key, addr, length, access::MW_BIND | local)
+    }
+
+    /// A window was bound.
+    pub(crate) fn bound(&self) {
+        self.windows.fetch_add(1, Relaxed);
+    }
+
+    /// A window is bound no more.
+    pub(crate) fn unbound(&self) {
+        self.windows.fetch_sub(1, Relaxed);
+    }
+
+    /// Tells whether windows are bound.
+    fn has_windows(&self) -> bool {
+        self.windows.load(Relaxed) != 0
+    }
+
     /// Returns the key.
     pub(crate) fn key(&self) -> u32 {
         self.key
@@ -119,7 +201,8 @@ impl Mr {
         Ok(at)
     }
 
-    fn read(&self, at: u64, out: &mut [u8]) -> Result<(), Refusal> {
+    /// Copies from the region, from byte `at` on.
+    pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), Refusal> {
         let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
         match &*memory {
             Memory::User(umem) => umem.read(offset(at)?, out),
@@ -128,7 +211,8 @@ impl Mr {
         .map_err(|_| Refusal::Range)
     }
 
-    fn write(&self, at: u64, data: &[u8]) -> Result<(), Refusal> {
+    /// Copies to the region, at byte `at`.
+    pub(crate) fn write(&self, at: u64, data: &[u8]) -> Result<(), Refusal> {
         let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
         match &*memory {
             Memory::User(umem) => umem.write(offset(at)?, data),
@@ -136,15 +220,46 @@ impl Mr {
         }
         .map_err(|_| Refusal::Range)
     }
+
+    /// Carries out an atomic on the eight bytes at `at`.
+    pub(crate) fn atomic(&self, at: u64, op: AtomicOp) -> Result<u64, KeyFault> {
+        let memory = self.memory.enter().ok_or(KeyFault::Access)?;
+        let Memory::User(umem) = &*memory else {
+            return Err(KeyFault::Operational);
+        };
+        let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
+        match op {
+            AtomicOp::CmpSwap { compare, swap } => umem.compare_swap(at, compare, swap),
+            AtomicOp::FetchAdd { add } => umem.fetch_add(at, add),
+        }
+        .map_err(|_| KeyFault::Operational)
+    }
+
+    /// Stores the eight bytes at `at` as one step.
+    pub(crate) fn store(&self, at: u64, bytes: [u8; 8]) -> Result<(), KeyFault> {
+        let memory = self.memory.enter().ok_or(KeyFault::Access)?;
+        let Memory::User(umem) = &*memory else {
+            return Err(KeyFault::Operational);
+        };
+        let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
+        umem.store(at, bytes).map_err(|_| KeyFault::Operational)
+    }
 }
 
 fn offset(at: u64) -> Result<usize, Refusal> {
     usize::try_from(at).map_err(|_| Refusal::Range)
 }
 
+/// Where a peer's accesses go.
+enum Target {
+    Region(Arc<Mr>),
+    Window(BoundWindow),
+    Fast(Registration),
+}
+
 /// A range of a region that a peer was found entitled to.
 pub(crate) struct RemoteRange {
-    mr: Arc<Mr>,
+    target: Target,
     at: u64,
     len: u64,
 }
@@ -161,51 +276,106 @@ impl RemoteRange {
     /// Copies from the range.
     pub(crate) fn read(&self, offset: u32, out: &mut [u8]) -> Result<(), KeyFault> {
         let at = self.within(offset, out.len())?;
-        self.mr.read(at, out).map_err(|_| KeyFault::Access)
+        match &self.target {
+            Target::Region(mr) => mr.read(at, out),
+            Target::Window(window) => window.with(|mr| mr.read(at, out)),
+            Target::Fast(mr) => mr.read(at, out),
+        }
+        .map_err(|_| KeyFault::Access)
     }
 
     /// Copies to the range.
     pub(crate) fn write(&self, offset: u32, data: &[u8]) -> Result<(), KeyFault> {
         let at = self.within(offset, data.len())?;
-        self.mr.write(at, data).map_err(|_| KeyFault::Access)
+        match &self.target {
+            Target::Region(mr) => mr.write(at, data),
+            Target::Window(window) => window.with(|mr| mr.write(at, data)),
+            Target::Fast(mr) => mr.write(at, data),
+        }
+        .map_err(|_| KeyFault::Access)
     }
 
     /// Carries out an atomic on the first eight bytes.
     pub(crate) fn atomic(&self, op: AtomicOp) -> Result<u64, KeyFault> {
         let at = self.within(0, 8)?;
-        let memory = self.mr.memory.enter().ok_or(KeyFault::Access)?;
-        let Memory::User(umem) = &*memory else {
-            return Err(KeyFault::Operational);
-        };
-        let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
-        match op {
-            AtomicOp::CmpSwap { compare, swap } => umem.compare_swap(at, compare, swap),
-            AtomicOp::FetchAdd { add } => umem.fetch_add(at, add),
+        match &self.target {
+            Target::Region(mr) => mr.atomic(at, op),
+            Target::Window(window) => window
+                .with(|mr| Ok(mr.atomic(at, op)))
+                .unwrap_or(Err(KeyFault::Access)),
+            Target::Fast(mr) => mr.atomic(at, op),
         }
-        .map_err(|_| KeyFault::Operational)
     }
 
     /// Stores the first eight bytes as one step.
     pub(crate) fn store(&self, bytes: [u8; 8]) -> Result<(), KeyFault> {
         let at = self.within(0, 8)?;
-        let memory = self.mr.memory.enter().ok_or(KeyFault::Access)?;
-        let Memory::User(umem) = &*memory else {
-            return Err(KeyFault::Operational);
-        };
-        let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
-        umem.store(at, bytes).map_err(|_| KeyFault::Operational)
+        match &self.target {
+            Target::Region(mr) => mr.store(at, bytes),
+            Target::Window(window) => window
+                .with(|mr| Ok(mr.store(at, bytes)))
+                .unwrap_or(Err(KeyFault::Access)),
+            Target::Fast(mr) => mr.store(at, bytes),
+        }
     }
 }
 
-/// The regions of a device.
+/// The regions and windows of a device.
 #[pin_data]
 pub(crate) struct Regions {
     #[pin]
     table: IdTable<Mr>,
+    #[pin]
+    windows: IdTable<Window>,
+    #[pin]
+    fast: IdTable<FastMr>,
+}
+
+/// What a key is the key of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Region,
+    Window,
+    Fast,
+}
+
+impl Kind {
+    fn of(key: u32) -> Self {
+        match key >> 30 {
+            0 | 1 => Self::Region,
+            2 => Self::Window,
+            _ => Self::Fast,
+        }
+    }
+
+    /// A random index of this kind. 0 is the key of nothing, so no index is 0.
+    fn draw(self) -> u32 {
+        let random = net::random_u32();
+        let key = match self {
+            Self::Region => random & 0x7fff_ffff,
+            Self::Window => random & 0x3fff_ffff | 0x8000_0000,
+            Self::Fast => random | 0xc000_0000,
+        };
+        (key >> TAG_BITS).max(1)
+    }
+}
+
+/// Reserves a random index.
+fn reserve<T: Send + Sync>(table: &IdTable<T>, kind: Kind) -> Result<Reservation<'_, T>> {
+    (0..DRAWS)
+        .find_map(|_| table.reserve_at(kind.draw()).ok())
+        .ok_or(ENOMEM)
+}
+
+/// A random key of an index.
+fn key_of(index: u32) -> u32 {
+    index << TAG_BITS | net::random_u32() & TAG_MASK
 }
 
 /// Where the tag of a key begins: above it lies the index.
 const TAG_BITS: u32 = 8;
+/// The tag of a key.
+pub(crate) const TAG_MASK: u32 = (1 << TAG_BITS) - 1;
 /// Draws of an index before the table counts as full.
 const DRAWS: u32 = 64;
 
@@ -213,13 +383,14 @@ impl Regions {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             table <- IdTable::new(c"rxo-keys"),
+            windows <- IdTable::new(c"rxo-windows"),
+            fast <- IdTable::new(c"rxo-fast-keys"),
         })
     }
 
     /// Registers memory of a process.
     pub(crate) fn add_user(
         &self,
-        limits: &Arc<Limits>,
         domain: Domain,
         access: u32,
         iova: u64,
@@ -228,67 +399,169 @@ impl Regions {
         let length = umem.len() as u64;
         // A range that wraps around would have addresses of two meanings.
         iova.checked_add(length).ok_or(EINVAL)?;
-        self.add(limits, domain, access, iova, length, Memory::User(umem))
+        let memory = Memory::User(Arc::new(umem, GFP_KERNEL)?);
+        self.add(domain, access, iova, length, memory)
+    }
+
+    /// Changes memory of a process that is registered; the key stays. `pin` is given the
+    /// memory as it is, and pins other memory if needed. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while windows are bound, those of `pin`; nothing has changed. `EINVAL` for a key
+    /// that isn't that of such memory.
+    pub(crate) fn change(
+        &self,
+        key: u32,
+        domain: Option<Domain>,
+        access: Option<u32>,
+        iova: Option<u64>,
+        pin: impl FnOnce(&Umem, u32) -> Result<Option<Umem>>,
+    ) -> Result {
+        let old = self.table.get(key >> TAG_BITS).ok_or(EINVAL)?;
+        if old.has_windows() {
+            return Err(EBUSY);
+        }
+        let rights = access.unwrap_or(old.access);
+        let umem = {
+            let memory = old.memory.enter().ok_or(EINVAL)?;
+            let Memory::User(umem) = &*memory else {
+                return Err(EINVAL);
+            };
+            match pin(umem, rights)? {
+                Some(new) => Arc::new(new, GFP_KERNEL)?,
+                None => umem.clone(),
+            }
+        };
+        let length = umem.len() as u64;
+        let iova = if rights & access::ZERO_BASED != 0 {
+            0
+        } else {
+            iova.unwrap_or(old.iova)
+        };
+        iova.checked_add(length).ok_or(EINVAL)?;
+        let domain = domain.unwrap_or(old.domain);
+        let new = Mr::new(old.key, domain, rights, iova, length, Memory::User(umem))?;
+        // Whoever still works with the old region finds it gone from here on.
+        self.table.replace(key >> TAG_BITS, new)?;
+        drop(old.memory.take());
+        Ok(())
     }
 
     /// Makes the region of all kernel memory.
     pub(crate) fn add_kernel(
         &self,
-        limits: &Arc<Limits>,
         domain: Domain,
         access: u32,
         memory: DmaMemory,
     ) -> Result<Arc<Mr>> {
-        self.add(limits, domain, access, 0, u64::MAX, Memory::Kernel(memory))
+        self.add(domain, access, 0, u64::MAX, Memory::Kernel(memory))
+    }
+
+    /// Makes a region for fast registration.
+    pub(crate) fn add_fast(&self, domain: Domain, max_pages: usize) -> Result<Arc<FastMr>> {
+        let slot = reserve(&self.fast, Kind::Fast)?;
+        let mr = FastMr::new(domain, key_of(slot.id()), max_pages)?;
+        slot.fill(mr.clone())?;
+        Ok(mr)
+    }
+
+    /// Makes a window.
+    pub(crate) fn add_window(&self, domain: Domain, kind: MwKind) -> Result<Arc<Window>> {
+        let slot = reserve(&self.windows, Kind::Window)?;
+        let window = Window::new(domain, key_of(slot.id()), kind)?;
+        slot.fill(window.clone())?;
+        Ok(window)
     }
 
     fn add(
         &self,
-        limits: &Arc<Limits>,
         domain: Domain,
         access: u32,
         iova: u64,
         length: u64,
         memory: Memory,
     ) -> Result<Arc<Mr>> {
-        let permit = Permit::take(limits, |l| &l.mrs)?;
-        let slot = (0..DRAWS)
-            .find_map(|_| {
-                // 0 is the key of nothing, so no index is 0.
-                let index = (net::random_u32() >> TAG_BITS).max(1);
-                self.table.reserve_at(index).ok()
-            })
-            .ok_or(ENOMEM)?;
-        let tag = net::random_u32() & ((1 << TAG_BITS) - 1);
-        let new_key = slot.id() << TAG_BITS | tag;
-        let mr = Arc::pin_init(
-            pin_init!(Mr {
-                key: new_key,
-                domain,
-                access,
-                iova,
-                length,
-                memory <- RunDown::new(memory),
-                _permit: permit,
-            }),
-            GFP_KERNEL,
-        )?;
+        let slot = reserve(&self.table, Kind::Region)?;
+        let mr = Mr::new(key_of(slot.id()), domain, access, iova, length, memory)?;
         slot.fill(mr.clone())?;
         Ok(mr)
     }
 
     /// Deregisters a region: when this returns nothing accesses its memory, which is given back.
     /// May sleep.
-    pub(crate) fn remove(&self, mr: &Mr) {
-        self.table.remove(mr.key >> TAG_BITS);
-        drop(mr.memory.take());
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while windows are bound: nothing has changed.
+    pub(crate) fn remove(&self, key: u32) -> Result {
+        if self
+            .table
+            .with(key >> TAG_BITS, |mr| mr.has_windows())
+            .unwrap_or(false)
+        {
+            return Err(EBUSY);
+        }
+        if let Some(mr) = self.table.remove(key >> TAG_BITS) {
+            drop(mr.memory.take());
+        }
+        Ok(())
+    }
+
+    /// Gives a region for fast registration up: nothing accesses its memory when this returns.
+    pub(crate) fn remove_fast(&self, mr: &FastMr) {
+        self.fast.remove(mr.first_key() >> TAG_BITS);
+        mr.revoke();
+    }
+
+    /// Gives a window up: nothing is accessed through it when this returns.
+    pub(crate) fn remove_window(&self, window: &Window) {
+        self.windows.remove(window.first_key() >> TAG_BITS);
+        window.revoke();
+    }
+
+    /// Invalidates a key, of fast registration or of a window of type 2, for the owner of a queue
+    /// pair or for its peer.
+    pub(crate) fn invalidate(&self, stats: &Stats, user: User, key: u32) -> Result<(), Refusal> {
+        let index = key >> TAG_BITS;
+        match Kind::of(key) {
+            Kind::Region => Err(match self.table.get(index) {
+                Some(_) => Refusal::Rights,
+                None => Refusal::Unknown,
+            }),
+            Kind::Window => self
+                .windows
+                .with(index, |window| window.invalidate(user, key))
+                .unwrap_or(Err(Refusal::Unknown)),
+            Kind::Fast => self
+                .fast
+                .with(index, |mr| mr.invalidate(user.domain, key))
+                .unwrap_or(Err(Refusal::Unknown)),
+        }
+        .inspect_err(|refusal| stats.count(refusal.stat()))
+    }
+
+    /// Binds a window, or unbinds it if the length is 0.
+    pub(crate) fn bind(&self, stats: &Stats, user: User, bind: &Bind) -> Result<(), Refusal> {
+        self.windows
+            .get(bind.window_key >> TAG_BITS)
+            .filter(|_| Kind::of(bind.window_key) == Kind::Window)
+            .ok_or(Refusal::Unknown)
+            .and_then(|window| {
+                let mr = self
+                    .table
+                    .get(bind.mr_key >> TAG_BITS)
+                    .filter(|_| bind.length > 0);
+                window.bind(user, bind, mr)
+            })
+            .inspect_err(|refusal| stats.count(refusal.stat()))
     }
 
     /// Looks a key up for the peer of a queue pair.
     pub(crate) fn open(
         &self,
         stats: &Stats,
-        domain: Domain,
+        user: User,
         key: u32,
         va: u64,
         len: u32,
@@ -299,18 +572,30 @@ impl Regions {
             RemoteAccess::Write => access::REMOTE_WRITE,
             RemoteAccess::Atomic => access::REMOTE_ATOMIC,
         };
-        let found = self
-            .table
-            .get(key >> TAG_BITS)
-            .ok_or(Refusal::Unknown)
-            .and_then(|mr| {
-                let at = mr.check(domain, key, va, u64::from(len), rights)?;
-                Ok(RemoteRange {
-                    mr,
-                    at,
-                    len: u64::from(len),
-                })
-            });
+        let (index, len) = (key >> TAG_BITS, u64::from(len));
+        let found = match Kind::of(key) {
+            Kind::Region => self
+                .table
+                .get(index)
+                .ok_or(Refusal::Unknown)
+                .and_then(|mr| {
+                    let at = mr.check(user.domain, key, va, len, rights)?;
+                    Ok((Target::Region(mr), at))
+                }),
+            Kind::Window => self
+                .windows
+                .get(index)
+                .ok_or(Refusal::Unknown)
+                .and_then(|window| {
+                    let (bound, at) = Window::open(window, user, key, va, len, rights)?;
+                    Ok((Target::Window(bound), at))
+                }),
+            Kind::Fast => self.fast.get(index).ok_or(Refusal::Unknown).and_then(|mr| {
+                let (registration, at) = FastMr::open(mr, user.domain, key, va, len, rights)?;
+                Ok((Target::Fast(registration), at))
+            }),
+        };
+        let found = found.map(|(target, at)| RemoteRange { target, at, len });
         found.map_err(|refusal| {
             stats.count(refusal.stat());
             KeyFault::Access
@@ -325,7 +610,7 @@ impl Regions {
     pub(crate) fn flush(
         &self,
         stats: &Stats,
-        domain: Domain,
+        user: User,
         key: u32,
         range: Option<(u64, u32)>,
         kind: FlushKind,
@@ -334,7 +619,7 @@ impl Regions {
         self.table
             .with(key >> TAG_BITS, |mr| {
                 let (va, len) = range.unwrap_or((mr.iova, 0));
-                mr.check(domain, key, va, u64::from(len), rights)
+                mr.check(user.domain, key, va, u64::from(len), rights)
             })
             .unwrap_or(Err(Refusal::Unknown))
             .map_err(|refusal| {
@@ -361,7 +646,10 @@ impl Regions {
         for_pieces(list, skip, rest.len(), |piece| {
             let (now, later) = core::mem::take(&mut rest).split_at_mut(piece.length as usize);
             rest = later;
-            self.local(stats, domain, piece, 0, |mr, at| mr.read(at, now))
+            match Kind::of(piece.lkey) {
+                Kind::Region => self.local(stats, domain, piece, 0, |mr, at| mr.read(at, now)),
+                _ => self.local_fast(stats, piece, |mr, key, va| mr.gather(domain, key, va, now)),
+            }
         })
     }
 
@@ -378,10 +666,31 @@ impl Regions {
         for_pieces(list, skip, data.len(), |piece| {
             let (now, later) = rest.split_at(piece.length as usize);
             rest = later;
-            self.local(stats, domain, piece, access::LOCAL_WRITE, |mr, at| {
-                mr.write(at, now)
-            })
+            match Kind::of(piece.lkey) {
+                Kind::Region => self.local(stats, domain, piece, access::LOCAL_WRITE, |mr, at| {
+                    mr.write(at, now)
+                }),
+                _ => self.local_fast(stats, piece, |mr, key, va| mr.scatter(domain, key, va, now)),
+            }
         })
+    }
+
+    /// As [`Self::local`], for regions of fast registration, which check the access themselves.
+    /// The key of a window is none to be used locally.
+    fn local_fast(
+        &self,
+        stats: &Stats,
+        piece: &Sge,
+        f: impl FnOnce(&FastMr, u32, u64) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        Some(piece.lkey)
+            .filter(|key| Kind::of(*key) == Kind::Fast)
+            .and_then(|key| {
+                self.fast
+                    .with(key >> TAG_BITS, |mr| f(&mr, key, piece.addr))
+            })
+            .unwrap_or(Err(Refusal::Unknown))
+            .inspect_err(|refusal| stats.count(refusal.stat()))
     }
 
     fn local(

@@ -3,6 +3,7 @@
 //! The verbs: each operation of the core, as rxo does it.
 
 use kernel::{
+    ffi::c_int,
     new_mutex,
     prelude::*,
     str::CStr,
@@ -24,6 +25,9 @@ use rdma::{
     Device,
     DeviceAttr,
     DmaMemory,
+    MrChange,
+    Mw,
+    MwKind,
     Pd,
     PortAttr,
     Provider,
@@ -35,6 +39,7 @@ use rdma::{
     QpTarget,
     RecvWrs,
     SendWrs,
+    SgMap,
     Srq,
     SrqAttr,
     SrqChange,
@@ -64,14 +69,13 @@ use crate::{
         Ah, //
     },
     cq::CompletionQueue,
+    fast::FastMr,
     limits::{
         self,
         Permit, //
     },
-    mr::{
-        Domain,
-        Mr, //
-    },
+    mr::Domain,
+    mw::Window,
     port::{
         Port,
         AH_NUMBERS, //
@@ -123,9 +127,38 @@ impl CqHandle {
 
 /// A consumer's memory region, and the device that it belongs to.
 pub(crate) struct MrHandle {
-    mr: Arc<Mr>,
+    region: Region,
     port: Arc<Port>,
+    _permit: Permit,
 }
+
+/// What a memory region is.
+enum Region {
+    /// Memory that is registered as long as the region is there, by its key.
+    Plain(u32),
+    /// Pages that work requests register and invalidate.
+    Fast(Arc<FastMr>),
+}
+
+impl MrHandle {
+    /// The region, if it is one for fast registration.
+    pub(crate) fn fast(&self) -> Option<&Arc<FastMr>> {
+        match &self.region {
+            Region::Fast(mr) => Some(mr),
+            Region::Plain(_) => None,
+        }
+    }
+}
+
+/// A consumer's memory window, and the device that it belongs to.
+pub(crate) struct MwHandle {
+    window: Arc<Window>,
+    port: Arc<Port>,
+    _permit: Permit,
+}
+
+/// Access flags that let memory be written.
+const WRITES: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_ATOMIC;
 
 /// Access flags that regions may have.
 const MR_ACCESS: u32 = access::LOCAL_WRITE
@@ -133,6 +166,8 @@ const MR_ACCESS: u32 = access::LOCAL_WRITE
     | access::REMOTE_READ
     | access::REMOTE_ATOMIC
     | access::FLUSH_GLOBAL
+    | access::MW_BIND
+    | access::ZERO_BASED
     | access::OPTIONAL;
 
 impl Provider for Rxo {
@@ -151,6 +186,7 @@ impl Provider for Rxo {
     type Cq = CqHandle;
     type Qp = QpHandle;
     type Srq = SrqHandle;
+    type Mw = MwHandle;
     type Mr = MrHandle;
 
     fn query_device(device: &Device<Self>) -> DeviceAttr {
@@ -167,7 +203,10 @@ impl Provider for Rxo {
                 | cap::RC_RNR_NAK_GEN
                 | cap::FLUSH_GLOBAL
                 | cap::ATOMIC_WRITE
-                | cap::SRQ_RESIZE,
+                | cap::SRQ_RESIZE
+                | cap::MEM_MGT_EXTENSIONS
+                | cap::MEM_WINDOW
+                | cap::MEM_WINDOW_TYPE_2B,
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,
@@ -179,6 +218,8 @@ impl Provider for Rxo {
             max_srq_wr: limits::MAX_SRQ_WR,
             max_srq_sge: limits::MAX_SGE,
             max_mr: limits::MAX_MR,
+            max_mw: limits::MAX_MW,
+            max_fast_reg_page_list_len: limits::MAX_FAST_REG_PAGES,
             max_pd: limits::MAX_PD,
             max_qp_rd_atom: u32::from(limits::MAX_RD_ATOMIC),
             max_res_rd_atom: u32::from(limits::MAX_RD_ATOMIC).saturating_mul(limits::MAX_QP),
@@ -570,12 +611,12 @@ impl Provider for Rxo {
 
     fn get_dma_mr(pd: &Pd<Self>, access: u32, memory: DmaMemory) -> Result<MrHandle> {
         let port = pd.device::<Self>().data();
-        let mr = port
-            .regions
-            .add_kernel(&port.limits, pd.data().domain, access, memory)?;
+        let permit = Permit::take(&port.limits, |l| &l.mrs)?;
+        let mr = port.regions.add_kernel(pd.data().domain, access, memory)?;
         Ok(MrHandle {
-            mr,
+            region: Region::Plain(mr.key()),
             port: port.clone(),
+            _permit: permit,
         })
     }
 
@@ -596,27 +637,130 @@ impl Provider for Rxo {
         }
         let device = pd.device::<Self>();
         let port = device.data();
+        let permit = Permit::take(&port.limits, |l| &l.mrs)?;
         let umem = Umem::pin::<Self>(device, start, length, access)?;
         let mr = port
             .regions
-            .add_user(&port.limits, pd.data().domain, access, iova, umem)?;
+            .add_user(pd.data().domain, access, base(iova, access), umem)?;
         Ok(MrHandle {
-            mr,
+            region: Region::Plain(mr.key()),
             port: port.clone(),
+            _permit: permit,
         })
     }
 
-    fn mr_keys(mr: &MrHandle) -> (u32, u32) {
-        (mr.mr.key(), mr.mr.key())
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for access flags that aren't supported, `EBUSY` while windows are bound,
+    /// `EPERM` if memory of another process had to be pinned anew, `EINVAL` for a region of the
+    /// kernel; else as [`Umem::pin`] has it.
+    fn rereg_user_mr(mr: &rdma::Mr<Self>, pd: &Pd<Self>, change: MrChange<'_, Self>) -> Result {
+        let MrHandle {
+            region: Region::Plain(key),
+            port,
+            ..
+        } = mr.data()
+        else {
+            return Err(EINVAL);
+        };
+        if change.access.is_some_and(|a| a & !MR_ACCESS != 0) {
+            return Err(EOPNOTSUPP);
+        }
+        let device = pd.device::<Self>();
+        let iova = change.memory.map(|(_, _, iova)| iova);
+        port.regions.change(
+            *key,
+            change.pd.map(|pd| pd.data().domain),
+            change.access,
+            iova,
+            |old, access| match change.memory {
+                Some((start, length, _)) => {
+                    Umem::pin::<Self>(device, start, length, access).map(Some)
+                }
+                // What was pinned for reading can't be written, whatever the flags say.
+                None if access & WRITES != 0 && !old.is_writable() => {
+                    if !old.is_current() {
+                        return Err(EPERM);
+                    }
+                    Umem::pin::<Self>(device, old.start(), old.len() as u64, access).map(Some)
+                }
+                None => Ok(None),
+            },
+        )
     }
 
-    fn dereg_mr(mr: &rdma::Mr<Self>) {
-        let MrHandle { mr, port } = mr.data();
-        port.regions.remove(mr);
+    /// # Errors
+    ///
+    /// `EINVAL` for more pages than `max_fast_reg_page_list_len`, or none.
+    fn alloc_mr(pd: &Pd<Self>, max_pages: u32) -> Result<MrHandle> {
+        if max_pages == 0 || max_pages > limits::MAX_FAST_REG_PAGES {
+            return Err(EINVAL);
+        }
+        let port = pd.device::<Self>().data();
+        let permit = Permit::take(&port.limits, |l| &l.mrs)?;
+        let mr = port
+            .regions
+            .add_fast(pd.data().domain, max_pages as usize)?;
+        Ok(MrHandle {
+            region: Region::Fast(mr),
+            port: port.clone(),
+            _permit: permit,
+        })
+    }
+
+    fn map_mr_sg(mr: &rdma::Mr<Self>, list: SgMap<'_>) -> Result<c_int> {
+        mr.data().fast().ok_or(EINVAL)?.map(list)
+    }
+
+    fn mr_keys(mr: &MrHandle) -> (u32, u32) {
+        let key = match &mr.region {
+            Region::Plain(key) => *key,
+            Region::Fast(mr) => mr.first_key(),
+        };
+        (key, key)
+    }
+
+    /// # Errors
+    ///
+    /// `EBUSY` while windows are bound (`ibv_dereg_mr(3)`).
+    fn dereg_mr(mr: &rdma::Mr<Self>) -> Result {
+        let MrHandle { region, port, .. } = mr.data();
+        match region {
+            Region::Plain(key) => port.regions.remove(*key)?,
+            Region::Fast(mr) => port.regions.remove_fast(mr),
+        }
+        Ok(())
+    }
+
+    fn alloc_mw(pd: &Pd<Self>, kind: MwKind, _udata: &Udata<'_>) -> Result<(MwHandle, u32)> {
+        let port = pd.device::<Self>().data();
+        let permit = Permit::take(&port.limits, |l| &l.mws)?;
+        let window = port.regions.add_window(pd.data().domain, kind)?;
+        let key = window.first_key();
+        let handle = MwHandle {
+            window,
+            port: port.clone(),
+            _permit: permit,
+        };
+        Ok((handle, key))
+    }
+
+    fn dealloc_mw(mw: &Mw<Self>) {
+        let MwHandle { window, port, .. } = mw.data();
+        port.regions.remove_window(window);
     }
 
     fn unregistered(device: &Device<Self>) {
         device.data().unregistered();
+    }
+}
+
+/// The address that a region's beginning is known by.
+fn base(iova: u64, access: u32) -> u64 {
+    if access & access::ZERO_BASED != 0 {
+        0
+    } else {
+        iova
     }
 }
 

@@ -192,6 +192,7 @@ impl QueuePair {
             port: p.port.clone(),
             domain: p.domain,
             recv_domain: p.srq.as_ref().map_or(p.domain, |s| s.domain),
+            identity: p.port.new_domain().0,
             number: p.number,
             target: p.target.clone(),
             send_cq: p.send_cq.clone(),

@@ -8,6 +8,7 @@ use kernel::{
 };
 use rdma::{
     send_flags,
+    wc_opcode,
     wr_opcode,
     SendWr,
     Sge, //
@@ -28,7 +29,9 @@ use crate::{
         Fields, //
     },
     ah::AddressHandle,
+    fast::Register,
     mr::Domain,
+    mw::Bind,
     port::Port,
     provider::Rxo,
     ring::Ring,
@@ -43,6 +46,29 @@ struct Slot {
     /// Why it can't be carried out: it fails when its turn comes.
     fault: Option<WcStatus>,
     ah: Option<Arc<AddressHandle>>,
+    /// What to do here, without the peer.
+    local: Option<Local>,
+}
+
+/// A work request that is carried out without the peer.
+pub(crate) enum Local {
+    /// Fast registration.
+    Register(Register),
+    /// Invalidation of a key.
+    Invalidate(u32),
+    /// Binding of a window.
+    Bind(Bind),
+}
+
+impl Local {
+    /// The opcode of the completion.
+    fn wc_opcode(&self) -> u32 {
+        match self {
+            Local::Register(_) => wc_opcode::REG_MR,
+            Local::Invalidate(_) => wc_opcode::LOCAL_INV,
+            Local::Bind(_) => wc_opcode::BIND_MW,
+        }
+    }
 }
 
 /// Where the data of a work request lies.
@@ -146,6 +172,7 @@ impl SendQueue {
     pub(crate) fn release(&mut self, slot: u32) {
         if let Some(slot) = self.slots.get_mut(slot as usize) {
             slot.ah = None;
+            slot.local = None;
         }
         if let Some(posts) = &mut self.posts {
             posts.oldest = posts.ring.next(posts.oldest);
@@ -170,6 +197,16 @@ impl SendQueue {
         self.slots.get(slot as usize)?.fault
     }
 
+    /// What the work request of a slot does without the peer.
+    pub(crate) fn local(&self, slot: u32) -> Option<&Local> {
+        self.slots.get(slot as usize)?.local.as_ref()
+    }
+
+    /// The opcode that the completion of a slot has, where the operation does not say it.
+    pub(crate) fn local_opcode(&self, slot: u32) -> u32 {
+        self.local(slot).map_or(wc_opcode::SEND, Local::wc_opcode)
+    }
+
     /// The address handle of the work request of a slot.
     pub(crate) fn ah(&self, slot: u32) -> Option<&Arc<AddressHandle>> {
         self.slots.get(slot as usize)?.ah.as_ref()
@@ -181,6 +218,7 @@ impl SendQueue {
         wqe.ud = None;
         if let Some(slot) = self.slots.get_mut(self.next_slot as usize) {
             slot.fault = Some(status);
+            slot.local = None;
             slot.num_sge = 0;
             slot.inline_len = 0;
         }
@@ -241,6 +279,25 @@ impl SendQueue {
         let opcode = from.u32(at::OPCODE);
         wqe.wr_id = from.u64(at::WR_ID);
         wqe.flags = send_flags_of(flags);
+        let at_slot = self.next_slot as usize;
+        let slot = self.slots.get_mut(at_slot).ok_or(WcStatus::LocQpOpErr)?;
+        *slot = Slot::default();
+        slot.local = match opcode {
+            wr_opcode::LOCAL_INV => Some(Local::Invalidate(from.u32(at::EX))),
+            wr_opcode::BIND_MW => Some(Local::Bind(Bind {
+                window_key: from.u32(at::MW_MW_RKEY),
+                new_key: from.u32(at::MW_RKEY),
+                mr_key: from.u32(at::MW_MR_LKEY),
+                addr: from.u64(at::MW_ADDR),
+                length: from.u64(at::MW_LENGTH),
+                access: from.u32(at::MW_ACCESS),
+            })),
+            _ => None,
+        };
+        if slot.local.is_some() {
+            wqe.op = SendOp::Local;
+            return Ok(());
+        }
         wqe.op = match opcode {
             wr_opcode::ATOMIC_WRITE => Some(SendOp::AtomicWrite),
             wr_opcode::FLUSH => {
@@ -251,9 +308,6 @@ impl SendQueue {
             }),
         }
         .ok_or(WcStatus::LocQpOpErr)?;
-        let at_slot = self.next_slot as usize;
-        let slot = self.slots.get_mut(at_slot).ok_or(WcStatus::LocQpOpErr)?;
-        *slot = Slot::default();
         if let SendOp::Flush(_) = wqe.op {
             // It names memory of the peer, none here.
             wqe.length = from.u32(at::LENGTH);
@@ -329,6 +383,21 @@ impl SendQueue {
         domain: Domain,
         datagrams: bool,
     ) -> Result<Prepared> {
+        if let Some(local) = local_of(wr)? {
+            let slot = self.slots.get_mut(self.next_slot as usize).ok_or(EINVAL)?;
+            *slot = Slot {
+                local: Some(local),
+                ..Slot::default()
+            };
+            return Ok(Prepared {
+                wqe: SendWqe {
+                    wr_id: wr.wr_id(),
+                    flags: send_flags_of(wr.flags()),
+                    op: SendOp::Local,
+                    ..SendWqe::default()
+                },
+            });
+        }
         let mut wqe = SendWqe {
             wr_id: wr.wr_id(),
             flags: send_flags_of(wr.flags()),
@@ -409,6 +478,23 @@ impl SendQueue {
             _ => Err(WcStatus::LocLenErr),
         }
     }
+}
+
+/// What a work request of a kernel consumer does without the peer, if it is one of those.
+fn local_of(wr: &SendWr<'_, Rxo>) -> Result<Option<Local>> {
+    if wr.opcode() == wr_opcode::LOCAL_INV {
+        return Ok(Some(Local::Invalidate(wr.ex())));
+    }
+    let Some(reg) = wr.reg() else {
+        return Ok(None);
+    };
+    Ok(Some(Local::Register(Register {
+        mr: reg.mr.data().fast().ok_or(EINVAL)?.clone(),
+        key: reg.key,
+        access: reg.access,
+        iova: reg.iova,
+        length: reg.length,
+    })))
 }
 
 /// An atomic returns eight bytes, which must have a place.

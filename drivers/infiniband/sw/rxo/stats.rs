@@ -38,6 +38,8 @@ pub(crate) enum Stat {
     KeyRights,
     /// Accesses outside of the region.
     KeyRange,
+    /// Registrations, invalidations and bindings that were refused.
+    MemoryOpErrors,
     /// Work requests in a ring that make no sense.
     WqeInvalid,
     /// Completions that found no room.
@@ -73,6 +75,7 @@ const NAMES: [&str; COUNT] = {
         "key_domain",
         "key_rights",
         "key_range",
+        "memory_op_errors",
         "wqe_invalid",
         "cq_overflows",
     ];
