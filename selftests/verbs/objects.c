@@ -396,7 +396,7 @@ static void *resizer(void *arg)
 /* Nothing is lost or told twice while the size changes under traffic. */
 static int cq_resize_traffic(void)
 {
-	int n = quick ? 3000 : 30000, sent = 0, got = 0;
+	int n = quick ? 2000 : 10000, sent = 0, got = 0;
 	struct opts o = small();
 	pthread_t t;
 	struct pair p;
