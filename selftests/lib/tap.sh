@@ -361,7 +361,7 @@ build()
 	mkdir -p "$BIN"
 	[ ! -x "$BIN/$name" ] || return 0
 	src=("${@/#/$TESTS/verbs/}")
-	gcc -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -pthread -rdynamic \
+	gcc -O2 -g -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Werror -pthread -rdynamic \
 		-o "$BIN/$name" "${src[@]}" -libverbs
 }
 

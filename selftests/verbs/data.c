@@ -275,7 +275,7 @@ static int rc_outstanding(void)
 		for (i = 0; i < 60; i++) {
 			if (i % 3 == 2) {
 				memcpy(&v, p.a.buf + 131072 + 8 * i, 8);
-				if (v != 1000 + i / 3)
+				if (v != 1000ull + i / 3)
 					fail("atomic %d gave %llu", i,
 					     (unsigned long long)v);
 			} else {
