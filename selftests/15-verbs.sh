@@ -1,0 +1,17 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The verbs, between the hosts and on one: each operation, each error.
+
+# shellcheck source=selftests/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+must_build data data.c rig.c
+must_build errors errors.c rig.c
+
+tap_program 900 "" "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB"
+tap_program 600 "" "$BIN/errors" -a "hosta:$DEVA" -b "hostb:$DEVB"
+export RXO_QUICK=1
+tap_program 300 "IPv6: " "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB" -6 rc_mixed rc_atomic rc_psn_wrap ud_data
+tap_program 300 "here: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding rc_fence rc_events ud_data
+tap_program 300 "here: " "$BIN/errors" -a "hosta:$DEVA" 'rem_*' 'loc_*' recv_too_small 'rnr_*' once_in_error destroy_under_traffic
+finish
