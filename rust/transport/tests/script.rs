@@ -2618,6 +2618,98 @@ fn query_tells_all() {
 }
 
 #[test]
+fn query_tells_what_was_set_before_it_is_in_use() {
+    let c = config();
+    let mut n = Node::new(0, &c, MEM);
+    n.to_init(&c);
+    n.to_rtr(&c, QPN[1], 5);
+    let a = n.qp.query();
+    assert_eq!((a.rq_psn, a.sq_psn), (Some(Psn::new(5)), Some(Psn::new(0))));
+    n.to_rts(&c, 7);
+    assert_eq!(n.qp.query().sq_psn, Some(Psn::new(7)));
+    assert_eq!((n.qp.qp_type(), n.qp.qpn()), (QpType::Rc, QPN[0]));
+    assert_eq!(n.qp.query().access.map(Access::bits), Some(c.access.bits()));
+    let fresh = Node::new(0, &c, MEM);
+    assert_eq!(fresh.qp.query().rq_psn, Some(Psn::new(0)));
+}
+
+#[test]
+fn fewer_resources_serve_new_reads_after_sqd() {
+    let mut s = script(config());
+    let read = |psn| p(Opcode::RC_READ_REQUEST, psn).reth(BASE, RKEY, 1);
+    for psn in 100..103 {
+        s.rx(read(psn));
+        assert_eq!(s.seen(), [(0x10, psn)]);
+    }
+    sqd(&mut s, false);
+    s.set(QpAttr {
+        state: Some(QpState::Sqd),
+        max_dest_rd_atomic: Some(2),
+        ..QpAttr::default()
+    });
+    for psn in 103..106 {
+        s.rx(read(psn));
+        assert_eq!(s.seen(), [(0x10, psn)]);
+    }
+    // What the others remember can still be asked for.
+    s.rx(read(102));
+    assert_eq!(s.seen(), [(0x10, 102)]);
+    s.rx(read(106));
+    s.rx(read(107));
+    s.rx(read(108));
+    assert_eq!(s.state(), QpState::Err);
+}
+
+#[test]
+fn fatal_nak_beyond_a_read_says_that_its_response_is_lost() {
+    let mut s = script(config());
+    s.post(1, SendOp::Read, 300);
+    s.post(2, SendOp::Write, 1);
+    assert_eq!(s.tx().len(), 2);
+    s.rx(ack(102, 0x62, 1));
+    assert_eq!(s.done(), []);
+    assert_eq!(s.seen(), [(0x0c, 100), (0x0a, 102)]);
+}
+
+#[test]
+fn names_are_those_of_the_specification() {
+    let names: Vec<_> = QpState::ALL.iter().map(|s| s.name()).collect();
+    assert_eq!(names, ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"]);
+    for why in [
+        Idle::Active,
+        Idle::NoWork,
+        Idle::Retrying,
+        Idle::State,
+        Idle::Draining,
+        Idle::Window,
+        Idle::Credit,
+        Idle::Rnr,
+        Idle::Fence,
+        Idle::ReadLimit,
+        Idle::Failed,
+    ] {
+        let spelt: String = format!("{why:?}").to_lowercase();
+        assert_eq!(why.name().replace('_', ""), spelt);
+    }
+}
+
+#[test]
+fn burst_tells_its_slot_and_the_slot_its_work_request() {
+    let mut s = script(config());
+    let slot = s.post(1, SendOp::Write, 300);
+    let b = s.n.qp.poll_transmit(s.now, 16, &mut s.n.host).unwrap();
+    assert_eq!((b.slot(), b.is_request()), (Some(slot), true));
+    assert_eq!((b.packet_len(), b.count, b.len), (256, 2, 300));
+    assert_eq!(s.n.qp.wqe(slot).map(|w| w.wr_id), Some(1));
+    assert_eq!(s.n.qp.wqe(64), None);
+    s.n.qp.sent(s.now, &b, Ok(()), &mut s.n.host);
+    assert!(s.n.qp.poll_transmit(s.now, 0, &mut s.n.host).is_none());
+    s.rx(p(Opcode::RC_WRITE_ONLY, 100).reth(BASE, RKEY, 0));
+    let b = s.n.qp.poll_transmit(s.now, 16, &mut s.n.host).unwrap();
+    assert_eq!((b.slot(), b.is_request()), (None, false));
+}
+
+#[test]
 fn modify_checks_before_it_changes() {
     let c = config();
     let mut n = Node::new(0, &c, MEM);
