@@ -15,6 +15,7 @@ title=
 headline()
 {
 	title=$*
+	tries=0
 	printf '\n== %s\n' "$title"
 }
 
@@ -51,8 +52,7 @@ outcome()
 	case $1 in
 	*pingpong) sed -n 's/^.* = \(.*\) usec\/iter$/\1 us a round trip/p' "$2" ;;
 	*_bw) awk '$1 == 65536 && NF >= 4 { bw = $4 } END { print bw " MiB/s" }' "$2" ;;
-	*_lat) awk '$1 == 8 && NF >= 6 { t = $5 }
-		END { print (t == "inf" ? "worked, but the clock is too unsteady to tell" : t " us, typically") }' "$2" ;;
+	*_lat) awk '$1 == 8 && NF >= 6 { t = $5 } END { print t " us, typically" }' "$2" ;;
 	*) echo "worked" ;;
 	esac
 }
@@ -88,11 +88,23 @@ pair()
 		results+=("$(printf '%-48s FAILED' "$title")")
 		return
 	fi
-	results+=("$(printf '%-48s %s' "$title" "$(outcome "$1" /tmp/client.log)")")
+	s=$(outcome "$1" /tmp/client.log)
+	case $s in
+	"" | "0.00 "* | inf* | " "*)
+		# perftest first measures the clock, which a busy machine upsets.
+		tries=$((tries + 1))
+		if [ $tries -lt 3 ]; then
+			pair "${server[@]}" -- "$@"
+			return
+		fi
+		s="worked, but the clock is too unsteady to tell"
+		;;
+	esac
+	results+=("$(printf '%-48s %s' "$title" "$s")")
 }
 
-# RXO_DEMO_SECONDS: how long each measurement takes.
-seconds=${RXO_DEMO_SECONDS:-3}
+# RXO_DEMO_MESSAGES: how many messages a measurement sends.
+messages=${RXO_DEMO_MESSAGES:-1000}
 
 headline "the kernel of this guest"
 show uname -srvm
@@ -121,16 +133,16 @@ headline "connection manager, with every byte compared"
 pair rping -s -a $IPB -V -C 20 -S 4096 -- rping -c -a $IPB -V -C 20 -S 4096
 
 headline "RDMA write, 64 KiB"
-pair ib_write_bw -d "$DEVB" -x "$g4b" -s 65536 -D "$seconds" -F \
-	-- ib_write_bw -d "$DEVA" -x "$g4a" -s 65536 -D "$seconds" -F $IPB
+pair ib_write_bw -d "$DEVB" -x "$g4b" -s 65536 -n "$messages" -F \
+	-- ib_write_bw -d "$DEVA" -x "$g4a" -s 65536 -n "$messages" -F $IPB
 
 headline "RDMA read, 64 KiB"
-pair ib_read_bw -d "$DEVB" -x "$g4b" -s 65536 -D "$seconds" -F \
-	-- ib_read_bw -d "$DEVA" -x "$g4a" -s 65536 -D "$seconds" -F $IPB
+pair ib_read_bw -d "$DEVB" -x "$g4b" -s 65536 -n "$messages" -F \
+	-- ib_read_bw -d "$DEVA" -x "$g4a" -s 65536 -n "$messages" -F $IPB
 
 headline "send, latency"
-pair ib_send_lat -d "$DEVB" -x "$g4b" -s 8 -n 1000 -F \
-	-- ib_send_lat -d "$DEVA" -x "$g4a" -s 8 -n 1000 -F $IPB
+pair ib_send_lat -d "$DEVB" -x "$g4b" -s 8 -n "$messages" -F \
+	-- ib_send_lat -d "$DEVA" -x "$g4a" -s 8 -n "$messages" -F $IPB
 
 headline "what the device counted"
 show ip netns exec hosta rdma statistic show link "$DEVA/1"
