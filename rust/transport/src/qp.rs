@@ -309,12 +309,12 @@ impl<E: Env> Qp<E> {
                 wqe.op,
                 O::Send | O::SendImm(_) | O::Write | O::WriteImm(_) | O::Local
             ),
-            QpType::Ud | QpType::Gsi => matches!(wqe.op, O::Send | O::SendImm(_)),
+            QpType::Ud | QpType::Gsi => matches!(wqe.op, O::Send | O::SendImm(_) | O::Local),
         };
         if !known {
             return Err(PostError::Opcode);
         }
-        if self.ty.is_datagram() && wqe.ud.is_none() {
+        if self.ty.is_datagram() && wqe.op != O::Local && wqe.ud.is_none() {
             return Err(PostError::Destination);
         }
         let fits = match wqe.op {

@@ -2412,6 +2412,17 @@ fn ud_longer_than_the_mtu_goes_nowhere_and_succeeds() {
 }
 
 #[test]
+fn ud_work_request_that_makes_no_sense_fails_in_its_turn() {
+    let mut s = script(ud());
+    s.n.host.local_fault = Some(LocQpOpErr);
+    post_ud(&mut s, 1, SendOp::Send, 4, 0x11);
+    s.post(2, SendOp::Local, 0);
+    assert_eq!(s.seen().len(), 1);
+    assert_eq!(s.done(), [(1, Success), (2, LocQpOpErr)]);
+    assert_eq!(s.state(), QpState::Sqe);
+}
+
+#[test]
 fn ud_is_received_behind_a_routing_header() {
     let mut s = script(ud());
     s.n.post_recv(7, BASE, 45);

@@ -323,8 +323,8 @@ impl LinkOps for Links {
 
     /// # Errors
     ///
-    /// `EINVAL` for a network device that is not Ethernet, or a VLAN (use its GIDs on the device
-    /// below); `EEXIST` if it has a device already; `EADDRINUSE` if another driver has the UDP port.
+    /// `EINVAL` for a network device that is not Ethernet, or a VLAN; `EEXIST` if it has a device
+    /// already; `EADDRINUSE` if another driver has the UDP port.
     fn new_link(name: &CStr, netdev: &NetDevice) -> Result {
         let ports = Ports::get().ok_or(ENODEV)?;
         if netdev.kind() != DevKind::Ether || netdev.is_loopback() || netdev.is_vlan() {

@@ -31,6 +31,7 @@ use rxo_transport::{
     wire::Parsed,
     Access,
     AsyncEvent,
+    Burst,
     Env,
     Mtu,
     PostError,
@@ -81,6 +82,10 @@ use crate::{
 const BUDGET: u32 = 64;
 /// A visit in softirq with more to do comes back after this many nanoseconds.
 const YIELD_NS: u64 = 1_000;
+/// A packet that the network refused is offered again after this many nanoseconds,
+const REFUSED_NS: u64 = 50_000;
+/// and so often before it counts as lost.
+const REFUSED_TRIES: u32 = 200;
 /// How often a doorbell goes on with what is left to send before it leaves that to the timer.
 const DOORBELL_VISITS: u32 = 16;
 /// How often a queue pair in error looks for receives that a process posted since: nothing tells.
@@ -94,6 +99,17 @@ struct Inner {
     way: Option<Way>,
     path: Option<Path>,
     ip_id: u16,
+    /// What the network had no room for.
+    unsent: Option<Unsent>,
+}
+
+/// The rest of a burst.
+struct Unsent {
+    burst: Burst,
+    /// The packet to go on with.
+    at: u32,
+    /// How often it was refused.
+    tries: u32,
 }
 
 /// A queue pair.
@@ -224,6 +240,7 @@ impl QueuePair {
                     path: None,
                     // CAST: any 16 bits.
                     ip_id: net::random_u32() as u16,
+                    unsent: None,
                 }, "QueuePair::inner"),
                 _permit: p.permit,
             }),
@@ -278,14 +295,27 @@ impl QueuePair {
             // The network stack can't be entered: the timer's softirq can.
             return Some(softirq::now_ns());
         }
+        if inner.send_rest(self.number) {
+            return Some(softirq::now_ns().saturating_add(REFUSED_NS));
+        }
         let mut left = BUDGET;
         while left > 0 {
             // Afresh for each burst: to send takes time, which the peer must not be charged for.
             let now = now();
             let burst = inner.qp.poll_transmit(now, left, &mut inner.host)?;
             left = left.saturating_sub(burst.count);
-            let result = inner.send(&burst, self.number);
-            inner.qp.sent(now, &burst, result, &mut inner.host);
+            match inner.send(&burst, 0, self.number) {
+                Ok(None) => inner.qp.sent(now, &burst, Ok(()), &mut inner.host),
+                Ok(Some(at)) => {
+                    inner.unsent = Some(Unsent {
+                        burst,
+                        at,
+                        tries: 1,
+                    });
+                    return Some(softirq::now_ns().saturating_add(REFUSED_NS));
+                }
+                Err(status) => inner.qp.sent(now, &burst, Err(status), &mut inner.host),
+            }
         }
         Some(softirq::now_ns().saturating_add(YIELD_NS))
     }
@@ -331,6 +361,8 @@ impl QueuePair {
     pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
         let datagrams = is_datagram(this.kind);
         let visited = Self::visit_once(this, |inner, now| {
+            // The longest datagram follows the network device.
+            inner.qp.set_port_mtu(this.port.mtu());
             // No more than a ring holds, whatever the process does to its index meanwhile.
             for _ in 0..=this.cap.max_send_wr {
                 let Some(mut p) = inner.host.sq.pull(&this.port, this.domain, datagrams) else {
@@ -371,6 +403,7 @@ impl QueuePair {
     pub(crate) fn post_send(this: ArcBorrow<'_, Self>, wrs: &mut SendWrs<'_, Rxo>) -> Result {
         let datagrams = is_datagram(this.kind);
         Self::visit(this, |inner, now| {
+            inner.qp.set_port_mtu(this.port.mtu());
             for wr in wrs {
                 let p = inner.host.sq.prepare(&wr, this.domain, datagrams)?;
                 match inner.qp.post_send(now, p.wqe, &mut inner.host) {
@@ -404,7 +437,8 @@ impl QueuePair {
     /// # Errors
     ///
     /// `EINVAL` for a transition that isn't, a missing or superfluous attribute, or a value out
-    /// of range; `EOPNOTSUPP` for path migration and for new queue sizes.
+    /// of range; `EOPNOTSUPP` for new queue sizes. An alternate path is
+    /// accepted, as the tables of the specification have it, and not used.
     pub(crate) fn modify(this: ArcBorrow<'_, Self>, a: &QpAttrs) -> Result {
         if a.cap {
             return Err(EOPNOTSUPP);
@@ -539,7 +573,9 @@ impl Inner {
     }
 
     /// Sends a burst on the way that it has to take.
-    fn send(&mut self, burst: &rxo_transport::Burst, number: u32) -> Result<(), WcStatus> {
+    ///
+    /// Returns the packet that the network refused.
+    fn send(&mut self, burst: &Burst, from: u32, number: u32) -> Result<Option<u32>, WcStatus> {
         let Self {
             qp,
             host,
@@ -548,13 +584,58 @@ impl Inner {
             ..
         } = self;
         if let Some(way) = way {
-            return tx::send_burst(qp, host, way, ip_id, burst);
+            return tx::send_burst(qp, host, way, ip_id, burst, from);
         }
         let slot = burst.slot().ok_or(WcStatus::LocQpOpErr)?;
         let ah = host.sq.ah(slot).ok_or(WcStatus::LocQpOpErr)?;
         let to = qp.wqe(slot).and_then(|w| w.ud).map_or(0, |ud| ud.qpn);
         let mut way = Way::new(&ah.path, ah.ends, number, to);
-        tx::send_burst(qp, host, &mut way, ip_id, burst)
+        tx::send_burst(qp, host, &mut way, ip_id, burst, from)
+    }
+
+    /// Offers to the network what it refused before; tells whether it has still no room. Nothing
+    /// else is sent meanwhile, so that the order is kept.
+    fn send_rest(&mut self, number: u32) -> bool {
+        let Some(mut rest) = self.unsent.take() else {
+            return false;
+        };
+        if !self.is_due(&rest) {
+            return false;
+        }
+        let result = match self.send(&rest.burst, rest.at, number) {
+            Ok(Some(at)) => {
+                rest.tries = if at == rest.at {
+                    rest.tries.saturating_add(1)
+                } else {
+                    1
+                };
+                rest.at = at;
+                if rest.tries < REFUSED_TRIES {
+                    self.unsent = Some(rest);
+                    return true;
+                }
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(status) => Err(status),
+        };
+        self.qp.sent(now(), &rest.burst, result, &mut self.host);
+        false
+    }
+
+    /// Tells whether the rest of a burst is still to be sent: its queue pair may have failed, or
+    /// the peer have acknowledged it when it came before.
+    fn is_due(&self, rest: &Unsent) -> bool {
+        let status = self.qp.status();
+        let alive = match status.state {
+            QpState::Reset | QpState::Init | QpState::Err => false,
+            QpState::Sqe => !rest.burst.is_request(),
+            QpState::Rtr | QpState::Rts | QpState::Sqd => true,
+        };
+        let acknowledged = rest.burst.is_request()
+            && self.qp.qp_type() == QpType::Rc
+            && rest.burst.psn().add(rest.at).before(status.unacked_psn);
+        alive && !acknowledged
     }
 }
 

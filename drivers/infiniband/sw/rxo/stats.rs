@@ -14,6 +14,8 @@ pub(crate) enum Stat {
     TxBytes,
     /// Packets that the network stack did not take.
     TxDropped,
+    /// Times that the network stack had no room for a packet, which is then offered again.
+    TxRefused,
     /// Packets that had no route.
     TxNoRoute,
     /// Packets received, valid ones.
@@ -63,6 +65,7 @@ const NAMES: [&str; COUNT] = {
         "tx_packets",
         "tx_bytes",
         "tx_dropped",
+        "tx_refused",
         "tx_no_route",
         "rx_packets",
         "rx_bytes",

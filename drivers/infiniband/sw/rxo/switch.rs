@@ -179,6 +179,8 @@ impl PerNet for RxoNet {
 /// `EADDRINUSE` if another driver has UDP port 4791 in the namespace.
 pub(crate) fn plug(ns: &Namespace<RxoNet>, port: &Arc<Port>) -> Result {
     let mut sockets = ns.sockets.lock();
+    // The ports' lock must not be held while memory is allocated.
+    let mut list = KVec::with_capacity(sockets.users + 1, GFP_KERNEL)?;
     if sockets.users == 0 {
         sockets._v4 = ns.open_udp(Family::V4, ROCE_PORT, ns.switch.clone())?;
         // Without IPv6 there are no IPv6 GIDs either.
@@ -190,8 +192,6 @@ pub(crate) fn plug(ns: &Namespace<RxoNet>, port: &Arc<Port>) -> Result {
             }
         };
     }
-    // The lock must not be held while memory is allocated.
-    let mut list = KVec::with_capacity(sockets.users + 1, GFP_KERNEL)?;
     {
         let mut ports = ns.switch.ports.lock();
         for p in ports.drain_all() {

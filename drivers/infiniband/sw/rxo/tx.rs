@@ -120,7 +120,8 @@ pub(crate) fn invariant_crc(ip: &[u8], udp: &[u8], bth: &[u8]) -> Option<u32> {
     }
 }
 
-/// Sends the packets of a burst. What the network does not take counts as lost on the way.
+/// Sends the packets of a burst from packet `from` on. Returns the packet that the network refused
+/// for now, as its queue is full; what it can't send for another reason counts as lost on the way.
 ///
 /// # Errors
 ///
@@ -131,19 +132,29 @@ pub(crate) fn send_burst(
     way: &mut Way,
     ip_id: &mut u16,
     burst: &Burst,
-) -> Result<(), WcStatus> {
-    for i in 0..burst.count {
+    from: u32,
+) -> Result<Option<u32>, WcStatus> {
+    for i in from..burst.count {
         *ip_id = ip_id.wrapping_add(1);
         let packet = burst.packet(i);
         match send_packet(qp, host, way, *ip_id, burst.source, &packet) {
-            Ok(()) => (),
+            Ok(Handed::Over) => (),
+            Ok(Handed::Back) => return Ok(Some(i)),
             // The transport takes a failed burst for one of which nothing left.
             Err(status) if i == 0 => return Err(status),
             // What is missing counts as lost: the attempt to send it again will fail at once.
             Err(_) => break,
         }
     }
-    Ok(())
+    Ok(None)
+}
+
+/// What became of a packet.
+enum Handed {
+    /// The network has it, or it is lost.
+    Over,
+    /// The network's queue is full.
+    Back,
 }
 
 fn send_packet(
@@ -153,7 +164,7 @@ fn send_packet(
     ip_id: u16,
     source: Source,
     packet: &PacketOut,
-) -> Result<(), WcStatus> {
+) -> Result<Handed, WcStatus> {
     let stats = &host.port.stats;
     let ends = way.ends;
     let header = TxHeader {
@@ -169,7 +180,7 @@ fn send_packet(
     };
     let Ok(route) = way.route(&host.port) else {
         stats.count(Stat::TxNoRoute);
-        return Ok(());
+        return Ok(Handed::Over);
     };
     let mut headers = [0; MAX_HEADER_LEN];
     let header_len = packet.headers.emit(&mut headers);
@@ -188,7 +199,7 @@ fn send_packet(
     })();
     let Ok(mut skb) = built else {
         stats.count(Stat::TxDropped);
-        return Ok(());
+        return Ok(Handed::Over);
     };
     if payload > 0 {
         let to = skb.put_for_overwrite(payload).ok_or(WcStatus::LocQpOpErr)?;
@@ -205,11 +216,11 @@ fn send_packet(
     // Padding and the place of the CRC, zeroed.
     if skb.put(pad + ICRC_LEN).is_none() {
         stats.count(Stat::TxDropped);
-        return Ok(());
+        return Ok(Handed::Over);
     }
     let Ok(mut out) = skb.finish(route, &header) else {
         stats.count(Stat::TxDropped);
-        return Ok(());
+        return Ok(Handed::Over);
     };
     let end = total - ICRC_LEN;
     let bytes = out.payload();
@@ -217,7 +228,7 @@ fn send_packet(
         .and_then(|begun| Some(!crc32(begun, bytes.get(BTH_LEN..end)?)));
     let Some(crc) = crc else {
         stats.count(Stat::TxDropped);
-        return Ok(());
+        return Ok(Handed::Over);
     };
     if let Some(to) = out.payload_mut().get_mut(end..) {
         to.copy_from_slice(&crc.to_le_bytes());
@@ -227,7 +238,11 @@ fn send_packet(
             stats.count(Stat::TxPackets);
             stats.add(Stat::TxBytes, total as u64);
         }
-        TxResult::Dropped | TxResult::Error(_) => stats.count(Stat::TxDropped),
+        TxResult::Dropped => {
+            stats.count(Stat::TxRefused);
+            return Ok(Handed::Back);
+        }
+        TxResult::Error(_) => stats.count(Stat::TxDropped),
     }
-    Ok(())
+    Ok(Handed::Over)
 }
