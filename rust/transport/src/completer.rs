@@ -141,7 +141,7 @@ impl<E: Env> Qp<E> {
         };
         match aeth.syndrome {
             // It counts from the beginning: an old one grants nothing new.
-            Syndrome::Ack { .. } => self.take_credits(aeth),
+            Syndrome::Ack { .. } => self.take_credits(now, aeth),
             Syndrome::Nak(code) if code != NakCode::PsnSequence => {
                 let reading = self
                     .begun()
@@ -236,12 +236,12 @@ impl<E: Env> Qp<E> {
     }
 
     /// Learns how many more receives the peer has.
-    fn take_credits(&mut self, aeth: Aeth) {
+    fn take_credits(&mut self, now: Instant, aeth: Aeth) {
         let Syndrome::Ack { credit: code } = aeth.syndrome else {
             return;
         };
         let limit = credit::decode(code).map(|n| Ssn::of_msn(aeth.msn).add(n));
-        self.req.grant(limit);
+        self.req.grant(now, limit);
     }
 
     /// An ACK or a NAK for something outstanding.
@@ -249,7 +249,7 @@ impl<E: Env> Qp<E> {
         match aeth.syndrome {
             Syndrome::Ack { .. } => {
                 env.count(Counter::RxAcks);
-                self.take_credits(aeth);
+                self.take_credits(now, aeth);
                 match self.acknowledge(now, psn.next(), env) {
                     // A READ is acknowledged by its data only.
                     Blocked::Before if !self.begun().is_some_and(|s| s.contains(psn)) => {
@@ -369,7 +369,7 @@ impl<E: Env> Qp<E> {
             }
         }
         if let Some(aeth) = pkt.headers.aeth {
-            self.take_credits(aeth);
+            self.take_credits(now, aeth);
         }
         self.answered_to(now, psn, last, env);
     }
@@ -388,7 +388,7 @@ impl<E: Env> Qp<E> {
         if let Err(status) = env.place_atomic_result(self.sq.slot_of(self.sq.tail), original.0) {
             return self.fail_oldest(status, env);
         }
-        self.take_credits(aeth);
+        self.take_credits(now, aeth);
         self.answered_to(now, psn, true, env);
     }
 

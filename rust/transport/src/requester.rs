@@ -118,8 +118,8 @@ impl Idle {
 
 /// Whether a message may go beyond the credits that the peer told.
 ///
-/// A peer that told of none left also tells when there are some again, so a probe is for the case that this gets lost: it
-/// waits as long as a retransmission would. To a peer that never told, the first message is a probe at once.
+/// A peer that told of none left also tells when there are some again, so a probe is for the case that this gets lost, or
+/// that the peer gave up looking. Until it took a message it need not tell: the first one is a probe at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     /// Nothing waits for credit.
@@ -130,7 +130,7 @@ pub(crate) enum Probe {
     Due,
 }
 
-/// How long a probe waits without an ACK timeout.
+/// How long after credits were last told a probe is sent, unless the ACK timeout is shorter.
 const PROBE_DELAY: Duration = Duration::from_micros(67_109);
 
 /// State of the requester.
@@ -151,8 +151,10 @@ pub(crate) struct Requester {
     lsn: Ssn,
     /// The peer does not count credits.
     unlimited: bool,
-    /// The peer told how many there are.
-    told: bool,
+    /// When the peer last told how many there are, once it took a message.
+    told: Option<Instant>,
+    /// A message was begun that takes a receive.
+    takes_receives: bool,
     /// Whether to do without.
     pub(crate) probe: Probe,
     /// The running number of the next request packet.
@@ -180,7 +182,8 @@ impl Requester {
             ssn: Ssn::new(0),
             lsn: Ssn::new(0),
             unlimited: false,
-            told: false,
+            told: None,
+            takes_receives: false,
             probe: Probe::Idle,
             number: 0,
             outstanding_reads: 0,
@@ -256,8 +259,8 @@ impl Requester {
     }
 
     /// The peer has receives up to message `limit`, or does not count.
-    pub(crate) fn grant(&mut self, limit: Option<Ssn>) {
-        self.told = true;
+    pub(crate) fn grant(&mut self, now: Instant, limit: Option<Ssn>) {
+        self.told = self.takes_receives.then_some(now);
         match limit {
             None => self.unlimited = true,
             Some(l) if l.after(self.lsn) => self.lsn = l,
@@ -416,15 +419,20 @@ impl<E: Env> Qp<E> {
             if ssn.after(self.req.lsn.next()) {
                 return Err(Idle::Credit);
             }
-            if self.req.told && self.req.probe != Probe::Due {
-                if self.req.probe == Probe::Idle {
-                    let delay = time::ack_timeout(self.set.timeout).unwrap_or(PROBE_DELAY);
-                    self.req.probe = Probe::At(now.saturating_add(delay));
+            let delay = time::ack_timeout(self.set.timeout).unwrap_or(PROBE_DELAY);
+            let due = self
+                .req
+                .told
+                .map(|t| t.saturating_add(delay.min(PROBE_DELAY)));
+            if let (Some(due), true) = (due, self.req.probe != Probe::Due) {
+                if now < due {
+                    self.req.probe = Probe::At(due);
+                    return Err(Idle::Credit);
                 }
-                return Err(Idle::Credit);
             }
             self.req.probe = Probe::Idle;
         }
+        self.req.takes_receives |= op.takes_receive();
         Ok(())
     }
 

@@ -57,14 +57,18 @@ const FIRST_TURN: u64 = 1 << 24;
 pub(crate) struct Watch {
     /// When to look.
     pub(crate) at: Instant,
-    /// How long until the next look, twice as long each time.
+    /// How long until the next look: twice as long each time, up to [`LONGEST_LOOK`].
     wait: Duration,
+    /// How many looks are left.
+    left: u32,
 }
 
 /// The first look.
 const FIRST_LOOK: Duration = Duration::from_micros(16);
-/// No look is further away; by then the peer probes of its own accord.
-const LONGEST_LOOK: Duration = Duration::from_micros(65_536);
+/// The time between later ones.
+const LONGEST_LOOK: Duration = Duration::from_micros(1024);
+/// How many there are: 68 ms of them. After that the peer probes of its own accord.
+const LOOKS: u32 = 72;
 
 /// State of the responder.
 pub(crate) struct Responder<R> {
@@ -181,19 +185,24 @@ impl<R> Responder<R> {
 
 impl<E: Env> Qp<E> {
     /// Looks for receives after none was left, and tells the peer of them.
+    pub(crate) fn look_for_receives(&mut self, env: &mut E) {
+        if self.resp.watch.is_some() && env.posted_recvs() != Some(0) {
+            self.resp.watch = None;
+            self.resp.want_ack();
+        }
+    }
+
+    /// The time for a look may have come.
     pub(crate) fn on_watch(&mut self, now: Instant, env: &mut E) {
+        self.look_for_receives(env);
         let Some(w) = self.resp.watch.filter(|w| now >= w.at) else {
             return;
         };
-        if env.posted_recvs() != Some(0) {
-            self.resp.watch = None;
-            self.resp.want_ack();
-            return;
-        }
-        let wait = w.wait.saturating_mul(2);
-        self.resp.watch = (wait <= LONGEST_LOOK).then(|| Watch {
+        let wait = w.wait.saturating_mul(2).min(LONGEST_LOOK);
+        self.resp.watch = w.left.checked_sub(1).map(|left| Watch {
             at: now.saturating_add(wait),
             wait,
+            left,
         });
     }
 
@@ -203,6 +212,7 @@ impl<E: Env> Qp<E> {
         self.resp.watch = awaited.then(|| Watch {
             at: now.saturating_add(FIRST_LOOK),
             wait: FIRST_LOOK,
+            left: LOOKS,
         });
     }
 

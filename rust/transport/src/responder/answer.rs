@@ -84,6 +84,7 @@ impl<E: Env> Qp<E> {
             return None;
         }
         self.resp.unanswered = 0;
+        self.look_for_receives(env);
         if let Some(serial) = self.resp.done_again.take() {
             env.count(Counter::TxReadResponses);
             // CAST: the low bits are the PSN.
