@@ -318,6 +318,11 @@ void rust_helper_skb_discard(struct sk_buff *skb)
 	kfree_skb(skb);
 }
 
+struct sk_buff *rust_helper_skb_share(struct sk_buff *skb)
+{
+	return skb_clone(skb, GFP_ATOMIC);
+}
+
 void rust_helper_skb_consume(struct sk_buff *skb)
 {
 	consume_skb(skb);

@@ -362,6 +362,26 @@ impl RxBuf {
         }
     }
 
+    /// Returns another buffer with the same packet, whose payload both share.
+    ///
+    /// Returns [`None`] if there is no memory.
+    ///
+    /// Context: any.
+    pub fn share(&self) -> Option<Self> {
+        // SAFETY: By the type invariants it is a socket buffer; cloning only counts references to
+        // its data.
+        let skb = unsafe { bindings::skb_share(self.skb.as_ptr()) };
+
+        // INVARIANT: A clone has a copy of all offsets, is on no list, and what was cloned had
+        // neither device nor route. Shared data are not written to: who pulls gets a copy first.
+        NonNull::new(skb).map(|skb| Self {
+            skb,
+            len: self.len,
+            ifindex: self.ifindex,
+            eth: self.eth,
+        })
+    }
+
     /// Drops a packet that is of no use, so that tools which watch for drops see it.
     ///
     /// Context: any.
