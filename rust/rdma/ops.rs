@@ -150,6 +150,8 @@ impl<P: Provider> Ops<P> {
         ops.modify_qp = Some(Self::modify_qp);
         ops.query_qp = Some(Self::query_qp);
         ops.destroy_qp = Some(Self::destroy_qp);
+        ops.attach_mcast = Some(Self::attach_mcast);
+        ops.detach_mcast = Some(Self::detach_mcast);
         ops.post_send = Some(Self::post_send);
         ops.post_recv = Some(Self::post_recv);
 
@@ -223,6 +225,9 @@ impl<P: Provider> Ops<P> {
             } else {
                 bindings::ib_atomic_cap_IB_ATOMIC_NONE
             };
+            out.max_mcast_grp = a.max_mcast_grp;
+            out.max_mcast_qp_attach = a.max_mcast_qp_attach;
+            out.max_total_mcast_qp_attach = a.max_total_mcast_qp_attach;
             out.max_ah = a.max_ah;
             out.max_pkeys = a.max_pkeys;
             out.local_ca_ack_delay = a.local_ca_ack_delay;
@@ -706,6 +711,26 @@ impl<P: Provider> Ops<P> {
             QpWithTarget::<P>::destroy(qp);
         }
         0
+    }
+
+    unsafe extern "C" fn attach_mcast(
+        qp: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        _lid: u16,
+    ) -> c_int {
+        // SAFETY: The core passes a valid QP and a GID, which is 16 plain bytes in each variant.
+        let (qp, gid) = unsafe { (Qp::<P>::from_raw(qp), (*gid).raw) };
+        status(|| P::attach_mcast(qp, &gid))
+    }
+
+    unsafe extern "C" fn detach_mcast(
+        qp: *mut bindings::ib_qp,
+        gid: *mut bindings::ib_gid,
+        _lid: u16,
+    ) -> c_int {
+        // SAFETY: As in `attach_mcast`.
+        let (qp, gid) = unsafe { (Qp::<P>::from_raw(qp), (*gid).raw) };
+        status(|| P::detach_mcast(qp, &gid))
     }
 
     unsafe extern "C" fn post_send(

@@ -98,6 +98,12 @@ pub struct DeviceAttr {
     pub max_qp_init_rd_atom: u32,
     /// Whether atomics are atomic with regard to other QPs of the device.
     pub atomic: bool,
+    /// Multicast groups.
+    pub max_mcast_grp: u32,
+    /// QPs attached to a multicast group.
+    pub max_mcast_qp_attach: u32,
+    /// QPs attached to all multicast groups.
+    pub max_total_mcast_qp_attach: u32,
     /// Address handles.
     pub max_ah: u32,
     /// P_Keys.
@@ -263,6 +269,10 @@ pub trait Provider: Sized + Send + Sync + 'static {
     fn query_qp(qp: &Qp<Self>) -> (QpAttrs, QpCap, bool);
     /// Destroys a queue pair.
     fn destroy_qp(qp: &Qp<Self>);
+    /// Attaches a UD queue pair to a multicast group; once is enough.
+    fn attach_mcast(qp: &Qp<Self>, gid: &[u8; 16]) -> Result;
+    /// Detaches it.
+    fn detach_mcast(qp: &Qp<Self>, gid: &[u8; 16]) -> Result;
     /// Posts sends; an empty list is a process's doorbell. Any context.
     fn post_send(qp: &Qp<Self>, wrs: &mut SendWrs<'_, Self>) -> Result;
     /// Posts receives. Any context.

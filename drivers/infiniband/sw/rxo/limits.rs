@@ -27,6 +27,12 @@ pub(crate) const MAX_MW: u32 = 1 << 16;
 pub(crate) const MAX_FAST_REG_PAGES: u32 = 512;
 /// Protection domains.
 pub(crate) const MAX_PD: u32 = 1 << 16;
+/// Multicast groups.
+pub(crate) const MAX_MCAST_GRP: u32 = 1 << 10;
+/// Queue pairs attached to a multicast group.
+pub(crate) const MAX_MCAST_QP_ATTACH: u32 = 1 << 8;
+/// Queue pairs attached to all multicast groups.
+pub(crate) const MAX_MCAST_ATTACH: u32 = 1 << 14;
 /// Address handles of processes.
 pub(crate) const MAX_AH: u32 = 1 << 16;
 /// Work requests of a queue.

@@ -225,6 +225,9 @@ impl Provider for Rxo {
             max_res_rd_atom: u32::from(limits::MAX_RD_ATOMIC).saturating_mul(limits::MAX_QP),
             max_qp_init_rd_atom: u32::from(limits::MAX_RD_ATOMIC),
             atomic: true,
+            max_mcast_grp: limits::MAX_MCAST_GRP,
+            max_mcast_qp_attach: limits::MAX_MCAST_QP_ATTACH,
+            max_total_mcast_qp_attach: limits::MAX_MCAST_ATTACH,
             max_ah: limits::MAX_AH,
             max_pkeys: 1,
             local_ca_ack_delay: 15,
@@ -534,6 +537,16 @@ impl Provider for Rxo {
             _ => qp.port.ns.switch.remove(qp.number),
         }
         qp.shut_down();
+    }
+
+    fn attach_mcast(qp: &Qp<Self>, gid: &[u8; 16]) -> Result {
+        let qp = &qp.data().qp;
+        qp.port.ns.attach(qp, gid)
+    }
+
+    fn detach_mcast(qp: &Qp<Self>, gid: &[u8; 16]) -> Result {
+        let qp = &qp.data().qp;
+        qp.port.ns.detach(qp, gid)
     }
 
     fn post_send(qp: &Qp<Self>, wrs: &mut SendWrs<'_, Self>) -> Result {

@@ -19,6 +19,7 @@ mod cq;
 mod fast;
 mod host;
 mod limits;
+mod mcast;
 mod mr;
 mod mw;
 mod port;

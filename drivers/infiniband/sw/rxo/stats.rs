@@ -26,6 +26,10 @@ pub(crate) enum Stat {
     RxIcrcErrors,
     /// Packets that are not RoCEv2.
     RxMalformed,
+    /// Datagrams received for a multicast group.
+    RxMulticast,
+    /// Packets that there was no memory for.
+    RxNoMemory,
     /// Packets for a QP that isn't there.
     RxNoQp,
     /// Packets from or to another address than the QP's.
@@ -71,6 +75,8 @@ const NAMES: [&str; COUNT] = {
         "rx_bytes",
         "rx_icrc_errors",
         "rx_malformed",
+        "rx_multicast",
+        "rx_no_memory",
         "rx_no_qp",
         "rx_wrong_address",
         "rx_bad_pkey",

@@ -16,6 +16,7 @@ use kernel::{
 };
 use net::{
     Family,
+    IpAddr,
     Namespace,
     NetNs,
     PerNet,
@@ -40,7 +41,9 @@ use softirq::{
 };
 
 use crate::{
+    ah::address,
     host::Packet,
+    mcast::Groups,
     port::Port,
     qp::QueuePair,
     stats::Stat,
@@ -53,6 +56,8 @@ use crate::{
 
 /// The general services interface.
 const QP1: u32 = 1;
+/// The number that datagrams to a multicast group go to.
+const MULTICAST: u32 = 0xff_ffff;
 /// Numbers of queue pairs that aren't special.
 const NUMBERS: core::ops::RangeInclusive<u32> = 16..=0xff_fffe;
 
@@ -63,6 +68,8 @@ pub(crate) struct Switch {
     qps: IdTable<QueuePair>,
     #[pin]
     ports: BhSpinLock<KVec<Arc<Port>>>,
+    #[pin]
+    groups: Groups,
 }
 
 impl Switch {
@@ -91,6 +98,28 @@ impl Switch {
     fn count(&self, buf: &RxBuf, stat: Stat) {
         if let Some(port) = self.port(buf) {
             port.stats.count(stat);
+        }
+    }
+
+    /// Gives a datagram to all queue pairs that are attached to its group.
+    fn spread(&self, buf: &RxBuf, parsed: &Parsed) {
+        let Some(members) = self.groups.members(buf.ifindex(), buf.daddr()) else {
+            return self.count(buf, Stat::RxNoQp);
+        };
+        for (i, qp) in members.iter().enumerate() {
+            let stats = &qp.port.stats;
+            if i == 0 {
+                stats.count(Stat::RxPackets);
+                stats.count(Stat::RxMulticast);
+                stats.add(Stat::RxBytes, buf.len() as u64);
+            }
+            let Some(copy) = buf.share() else {
+                stats.count(Stat::RxNoMemory);
+                continue;
+            };
+            let payload = parsed.header_len;
+            let packet = Packet { buf: copy, payload };
+            QueuePair::receive(qp.as_arc_borrow(), parsed, packet);
         }
     }
 
@@ -125,6 +154,12 @@ impl Receiver for Switch {
             Err(stat) => return self.count(&buf, stat),
         };
         let number = parsed.headers.bth.dest_qp;
+        // The one is not without the other (10.5.2).
+        match (number == MULTICAST, buf.daddr().is_multicast()) {
+            (true, true) => return self.spread(&buf, &parsed),
+            (false, false) => (),
+            _ => return self.count(&buf, Stat::RxNoQp),
+        }
         let qp = if number == QP1 {
             self.port(&buf).and_then(|p| p.gsi())
         } else {
@@ -144,8 +179,8 @@ impl Receiver for Switch {
 #[derive(Default)]
 struct Sockets {
     users: usize,
-    _v4: Option<UdpSocket>,
-    _v6: Option<UdpSocket>,
+    v4: Option<Arc<UdpSocket>>,
+    v6: Option<Arc<UdpSocket>>,
 }
 
 /// What rxo has in each network namespace.
@@ -161,6 +196,7 @@ impl PerNet for RxoNet {
                 try_pin_init!(Switch {
                     qps <- IdTable::new(c"rxo-qps"),
                     ports <- new_bh_spinlock!(KVec::new(), "Switch::ports"),
+                    groups <- Groups::new(),
                 }),
                 GFP_KERNEL,
             )?,
@@ -169,6 +205,38 @@ impl PerNet for RxoNet {
                 GFP_KERNEL,
             )?,
         })
+    }
+}
+
+impl RxoNet {
+    /// The socket for an address.
+    fn socket(&self, address: IpAddr) -> Option<Arc<UdpSocket>> {
+        let sockets = self.sockets.lock();
+        match address {
+            IpAddr::V4(_) => sockets.v4.clone(),
+            IpAddr::V6(_) => sockets.v6.clone(),
+        }
+    }
+
+    /// Attaches a queue pair to a multicast group. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Groups::attach`]; `EINVAL` for a group of IPv6 where there is none.
+    pub(crate) fn attach(&self, qp: &Arc<QueuePair>, gid: &[u8; 16]) -> Result {
+        // Not with the lock held: to join takes RTNL.
+        let socket = self.socket(address(gid)).ok_or(EINVAL)?;
+        self.switch.groups.attach(qp, gid, &socket)
+    }
+
+    /// Detaches it. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Groups::detach`].
+    pub(crate) fn detach(&self, qp: &Arc<QueuePair>, gid: &[u8; 16]) -> Result {
+        let socket = self.socket(address(gid));
+        self.switch.groups.detach(qp, gid, socket.as_deref())
     }
 }
 
@@ -182,12 +250,17 @@ pub(crate) fn plug(ns: &Namespace<RxoNet>, port: &Arc<Port>) -> Result {
     // The ports' lock must not be held while memory is allocated.
     let mut list = KVec::with_capacity(sockets.users + 1, GFP_KERNEL)?;
     if sockets.users == 0 {
-        sockets._v4 = ns.open_udp(Family::V4, ROCE_PORT, ns.switch.clone())?;
+        let open = |family| {
+            ns.open_udp(family, ROCE_PORT, ns.switch.clone())?
+                .map(|socket| Ok(Arc::new(socket, GFP_KERNEL)?))
+                .transpose()
+        };
+        sockets.v4 = open(Family::V4)?;
         // Without IPv6 there are no IPv6 GIDs either.
-        sockets._v6 = match ns.open_udp(Family::V6, ROCE_PORT, ns.switch.clone()) {
+        sockets.v6 = match open(Family::V6) {
             Ok(s) => s,
             Err(e) => {
-                sockets._v4 = None;
+                sockets.v4 = None;
                 return Err(e);
             }
         };

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Multicast groups: which queue pairs of which port get what is sent to a group.
+//!
+//! The GID of a group is an IP group address. The host is a member of the IP group, on the
+//! network device of the port, as long as a queue pair is attached, so that switches and routers
+//! on the way learn of it by IGMP or MLD.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use net::{
+    IpAddr,
+    UdpSocket, //
+};
+use softirq::{
+    new_bh_spinlock,
+    BhSpinLock, //
+};
+
+use crate::{
+    ah::address,
+    limits::{
+        MAX_MCAST_ATTACH,
+        MAX_MCAST_GRP,
+        MAX_MCAST_QP_ATTACH, //
+    },
+    port::Port,
+    qp::QueuePair, //
+};
+
+/// The queue pairs of a group. Never changed: replaced, so that a packet goes to those that were
+/// attached when it came.
+type Members = Arc<KVec<Arc<QueuePair>>>;
+
+/// A group of a port.
+struct Group {
+    ifindex: u32,
+    address: IpAddr,
+    members: Members,
+}
+
+/// The groups of a network namespace.
+#[pin_data]
+pub(crate) struct Groups {
+    /// Held while a queue pair is attached or detached, which may sleep.
+    #[pin]
+    change: Mutex<()>,
+    #[pin]
+    list: BhSpinLock<KVec<Group>>,
+}
+
+impl Groups {
+    /// No groups.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            change <- new_mutex!((), "Groups::change"),
+            list <- new_bh_spinlock!(KVec::new(), "Groups::list"),
+        })
+    }
+
+    /// Returns who is attached to a group.
+    pub(crate) fn members(&self, ifindex: u32, address: IpAddr) -> Option<Members> {
+        self.list
+            .lock()
+            .iter()
+            .find(|g| g.ifindex == ifindex && g.address == address)
+            .map(|g| g.members.clone())
+    }
+
+    /// Attaches a queue pair; does nothing if it is attached.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when a limit is reached, be it that of the host for IP groups
+    /// (`net.ipv4.igmp_max_memberships`).
+    pub(crate) fn attach(&self, qp: &Arc<QueuePair>, gid: &[u8; 16], socket: &UdpSocket) -> Result {
+        let port = &qp.port;
+        let (ifindex, address) = (port.ifindex, address(gid));
+        let _change = self.change.lock();
+        let old = self.members(ifindex, address);
+        let count = old.as_ref().map_or(0, |m| m.len());
+        if old.iter().any(|m| m.iter().any(|q| Arc::ptr_eq(q, qp))) {
+            return Ok(());
+        }
+        let (groups, attached) = self.sizes(port);
+        let full = count >= MAX_MCAST_QP_ATTACH as usize
+            || attached >= MAX_MCAST_ATTACH as usize
+            || (count == 0 && groups >= MAX_MCAST_GRP as usize);
+        if full {
+            return Err(ENOMEM);
+        }
+        let mut members = KVec::with_capacity(count + 1, GFP_KERNEL)?;
+        for q in old.iter().flat_map(|m| m.iter()) {
+            members.push(q.clone(), GFP_KERNEL)?;
+        }
+        members.push(qp.clone(), GFP_KERNEL)?;
+        let members = Arc::new(members, GFP_KERNEL)?;
+        if count > 0 {
+            let _old = self.replace(ifindex, address, Some(members));
+            return Ok(());
+        }
+        // Nobody else changes the list meanwhile, so there is room when it is needed.
+        let mut list = KVec::with_capacity(self.list.lock().len() + 1, GFP_KERNEL)?;
+        let netdev = port.netdev().ok_or(ENODEV)?;
+        match socket.join(&netdev, &address) {
+            Err(e) if e == ENOBUFS => return Err(ENOMEM),
+            joined => joined?,
+        }
+        {
+            let mut current = self.list.lock();
+            for g in current.drain_all() {
+                let _ = list.push_within_capacity(g);
+            }
+            let _ = list.push_within_capacity(Group {
+                ifindex,
+                address,
+                members,
+            });
+            core::mem::swap(&mut *current, &mut list);
+        }
+        Ok(())
+    }
+
+    /// Detaches a queue pair.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is not attached.
+    pub(crate) fn detach(
+        &self,
+        qp: &Arc<QueuePair>,
+        gid: &[u8; 16],
+        socket: Option<&UdpSocket>,
+    ) -> Result {
+        let (ifindex, address) = (qp.port.ifindex, address(gid));
+        let _change = self.change.lock();
+        let old = self.members(ifindex, address).ok_or(EINVAL)?;
+        if !old.iter().any(|q| Arc::ptr_eq(q, qp)) {
+            return Err(EINVAL);
+        }
+        if old.len() > 1 {
+            let mut members = KVec::with_capacity(old.len(), GFP_KERNEL)?;
+            for q in old.iter().filter(|q| !Arc::ptr_eq(q, qp)) {
+                members.push(q.clone(), GFP_KERNEL)?;
+            }
+            let members = Arc::new(members, GFP_KERNEL)?;
+            let _old = self.replace(ifindex, address, Some(members));
+            return Ok(());
+        }
+        let _old = self.replace(ifindex, address, None);
+        if let (Some(socket), Some(netdev)) = (socket, qp.port.netdev()) {
+            // A device that is going away has left its groups already.
+            let _ = socket.leave(&netdev, &address);
+        }
+        Ok(())
+    }
+
+    /// Replaces the members of a group, or removes it; what was there is for the caller to drop.
+    fn replace(&self, ifindex: u32, address: IpAddr, with: Option<Members>) -> Option<Members> {
+        let mut list = self.list.lock();
+        let at = list
+            .iter()
+            .position(|g| g.ifindex == ifindex && g.address == address)?;
+        match with {
+            Some(members) => list
+                .get_mut(at)
+                .map(|g| core::mem::replace(&mut g.members, members)),
+            None => list.remove(at).ok().map(|g| g.members),
+        }
+    }
+
+    /// Groups of a port, and queue pairs attached to them.
+    fn sizes(&self, port: &Port) -> (usize, usize) {
+        let list = self.list.lock();
+        let of_port = list.iter().filter(|g| g.ifindex == port.ifindex);
+        of_port.fold((0, 0), |(n, sum), g| (n + 1, sum + g.members.len()))
+    }
+}
