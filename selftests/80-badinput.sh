@@ -119,7 +119,12 @@ small_mtu()
 }
 t "a path MTU larger than the active one" small_mtu
 
-tap_program 900 "hostile: " "$BIN/hostile" -a "hosta:$DEVA" -b "hostb:$DEVB"
+hostile=1
+if [ "$RXO_DRIVER" = rxe ] && [ "${RXO_HOSTILE:-0}" = 0 ]; then
+	hostile=0
+	t "hostile" skip "rdma_rxe of 7.3.4 takes the kernel down (rxe_requester follows a producer index out of range)"
+fi
+[ $hostile = 0 ] || tap_program 900 "hostile: " "$BIN/hostile" -a "hosta:$DEVA" -b "hostb:$DEVB"
 
 # After all that the ordinary still works.
 still()

@@ -19,7 +19,7 @@ static int fresh(void)
 static int bring(enum ibv_qp_state to)
 {
 	run_ok(ep_state(&e, IBV_QPS_RESET));
-	if (to >= IBV_QPS_INIT && to <= IBV_QPS_RTS)
+	if ((to >= IBV_QPS_INIT && to <= IBV_QPS_RTS) || to == IBV_QPS_ERR)
 		run_ok(ep_init(&e, &o));
 	if (to >= IBV_QPS_RTR && to <= IBV_QPS_RTS)
 		run_ok(ep_rtr(&e, &e, &o));
