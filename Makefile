@@ -15,7 +15,7 @@ MO ?= $(CURDIR)/build
 # As it was typed, dollars and all.
 export RXO_CMD := $(value CMD)
 
-.PHONY: modules modules_install clean demo test check vm setup help
+.PHONY: modules modules_install clean demo test fuzz soak check vm setup help
 
 ifneq ($(KDIR),)
 modules:
@@ -59,11 +59,21 @@ check: setup
 test: setup
 	@scripts/run-tests $(LANE)
 
+SECONDS ?= 60
+fuzz: setup
+	@scripts/fuzz $(SECONDS)
+
+EVENTS ?= 1000000
+soak: setup
+	@scripts/soak $(EVENTS)
+
 help:
 	@echo "make [modules] [KDIR=tree]      build rxo.ko for a kernel's object tree"
 	@echo "make modules_install KDIR=tree  and install it"
 	@echo "make demo                       set up, boot a VM and run RDMA between two hosts in it"
 	@echo "make test                       the whole suite"
+	@echo "make fuzz SECONDS=60            fuzz the transport on the host for so long"
+	@echo "make soak EVENTS=1000000        the transport over bad links, so many random events"
 	@echo "make check                      rustfmt, clippy, rustdoc, licence lines"
 	@echo "make vm CMD='...'               run a command in a fresh VM with the two hosts up"
 	@echo "make setup                      only what the above need once"

@@ -3,7 +3,9 @@
 //! Anything may arrive, in any state: nothing panics, no byte lands outside what was checked (the model host asserts it),
 //! and each work request completes at most once, in order, and for certain once the queue pair is in ERR.
 
-mod common;
+pub mod common;
+
+use std::collections::VecDeque;
 
 use common::*;
 use rxo_transport::opcode::TABLE;
@@ -114,6 +116,10 @@ fn packet(rng: &mut Rng, n: &Node, mtu: u32) -> Vec<u8> {
     let size = h.emit(&mut out);
     out.truncate(size);
     out.resize(size + (len as usize).next_multiple_of(4), 0xaa);
+    if rng.permille(30) {
+        let at = rng.below(size as u64) as usize;
+        out[at] = rng.next() as u8;
+    }
     out
 }
 
@@ -151,7 +157,11 @@ fn work(rng: &mut Rng, id: u64, ud: bool) -> SendWqe {
 }
 
 fn hostile(seed: u64) {
-    let mut rng = Rng::new(seed);
+    hostile_with(Rng::new(seed), seed);
+}
+
+/// `rng` chooses the settings and what happens.
+pub fn hostile_with(mut rng: Rng, seed: u64) {
     let ty = [QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud][rng.below(4) as usize];
     let c = Config {
         ty,
@@ -175,10 +185,25 @@ fn hostile(seed: u64) {
     let mut now = T0;
     let (mut posted, mut received) = (Vec::new(), 0);
     let mut unreported: Vec<Burst> = Vec::new();
+    let mut earlier: VecDeque<Vec<u8>> = VecDeque::new();
     for _ in 0..300 {
         match rng.below(20) {
             0..=9 => {
-                let bytes = packet(&mut rng, &n, c.mtu.bytes());
+                // Often one that came before, as it was or nearly so.
+                let bytes = if !earlier.is_empty() && rng.permille(300) {
+                    let mut bytes = earlier[rng.below(earlier.len() as u64) as usize].clone();
+                    if rng.permille(400) {
+                        let at = rng.below(MAX_HEADER_LEN.min(bytes.len()) as u64) as usize;
+                        bytes[at] = rng.next() as u8;
+                    }
+                    bytes
+                } else {
+                    packet(&mut rng, &n, c.mtu.bytes())
+                };
+                if earlier.len() == 16 {
+                    earlier.pop_front();
+                }
+                earlier.push_back(bytes.clone());
                 if let Ok(p) = Headers::parse(&bytes, bytes.len()) {
                     n.host.payload = bytes[p.header_len..p.header_len + p.payload_len].to_vec();
                     n.qp.on_packet(now, &p, &mut n.host);
@@ -204,6 +229,13 @@ fn hostile(seed: u64) {
                     for i in 0..b.count + 1 {
                         b.packet(i);
                     }
+                    // Nothing is sent from outside of what was opened or posted.
+                    let room = match b.source {
+                        Source::None => 0,
+                        Source::Send { slot } => n.qp.wqe(slot).unwrap().length,
+                        Source::Read { resource } => n.qp.region(resource).unwrap().len,
+                    };
+                    assert!(b.offset.checked_add(b.len).unwrap() <= room || b.len == 0);
                     unreported.push(b);
                 }
             }

@@ -2,7 +2,7 @@
 
 //! Two queue pairs over a link: every posted request completes exactly once, in order, with the right data.
 
-mod common;
+pub mod common;
 
 use common::*;
 use rxo_transport::*;
@@ -334,8 +334,12 @@ fn every_operation_every_loss() {
 }
 
 /// One seeded run of both directions.
-fn soak(seed: u64, verbose: bool) {
-    let mut rng = Rng::new(seed);
+fn soak(seed: u64, verbose: bool) -> Events {
+    soak_with(Rng::new(seed), Rng::new(seed ^ 0x5555), seed, verbose)
+}
+
+/// A run of both directions: `rng` chooses the settings and what is posted when, `weather` what the link does.
+pub fn soak_with(mut rng: Rng, weather: Rng, seed: u64, verbose: bool) -> Events {
     let pick = |rng: &mut Rng, of: &[u32]| of[rng.below(of.len() as u64) as usize];
     let c = Config {
         mtu: [Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024][rng.below(3) as usize],
@@ -348,7 +352,8 @@ fn soak(seed: u64, verbose: bool) {
         timeout: 6,
         ..Config::default()
     };
-    let mut p = pair(&c, seed ^ 0x5555);
+    let mut p = pair(&c, 0);
+    p.rng = weather;
     p.weather = Weather {
         loss: pick(&mut rng, &[0, 10, 50, 150, 400]),
         duplicate: pick(&mut rng, &[0, 20, 100]),
@@ -416,6 +421,26 @@ fn soak(seed: u64, verbose: bool) {
     for plan in &plans {
         plan.check(&p);
     }
+    p.events
+}
+
+/// As many random events on the link as RXO_EVENTS says: packets that arrive, are lost, doubled or overtaken, and timers.
+#[test]
+fn soak_events() {
+    let wanted = std::env::var("RXO_EVENTS")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(100_000);
+    let (mut sum, mut seed) = (Events::default(), 1_000_000);
+    while sum.total() < wanted {
+        sum.add(&soak(seed, false));
+        seed += 1;
+    }
+    println!(
+        "{} events in {} runs, none against the rules: {sum:?}",
+        sum.total(),
+        seed - 1_000_000
+    );
 }
 
 #[test]

@@ -3,7 +3,11 @@
 //! Two hosts with a model memory, and a link between them that loses, repeats, reorders and delays by a seed.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
-#![allow(clippy::wrong_self_convention, clippy::type_complexity)]
+#![allow(
+    clippy::wrong_self_convention,
+    clippy::type_complexity,
+    clippy::should_implement_trait
+)]
 
 use std::cmp::Reverse;
 use std::collections::{
@@ -24,29 +28,63 @@ use rxo_transport::wire::{
 };
 use rxo_transport::*;
 
-/// A small generator of pseudo-random numbers (xorshift).
+/// A small generator of pseudo-random numbers (xorshift), which first uses up given bytes, if there are any.
 #[derive(Clone)]
-pub struct Rng(u64);
+pub struct Rng {
+    state: u64,
+    bytes: VecDeque<u8>,
+}
 
 impl Rng {
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Self {
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            bytes: VecDeque::new(),
+        }
+    }
+
+    /// Each choice takes as few of the bytes as it can, so that a change of one changes little else.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.iter().copied().collect(),
+            ..Self::new(1)
+        }
+    }
+
+    fn take(&mut self, n: usize) -> Option<u64> {
+        (self.bytes.len() >= n).then(|| {
+            self.bytes
+                .drain(..n)
+                .fold(0, |v, b| (v << 8) | u64::from(b))
+        })
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.take(8).unwrap_or_else(|| self.random())
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n.max(1)
+        let n = n.max(1);
+        let digits = (64 - (n - 1).leading_zeros()).div_ceil(8) as usize;
+        match self.take(digits) {
+            Some(v) => v % n,
+            None => (self.random() >> 11) % n,
+        }
     }
 
     /// True `n` times of 1000.
     pub fn permille(&mut self, n: u32) -> bool {
-        self.below(1000) < u64::from(n)
+        match self.take(1) {
+            Some(v) => v * 1000 < u64::from(n) * 256,
+            None => self.below(1000) < u64::from(n),
+        }
     }
 }
 
@@ -63,9 +101,9 @@ pub struct Key {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
-    rkey: u32,
-    va: u64,
-    len: u32,
+    pub rkey: u32,
+    pub va: u64,
+    pub len: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -528,6 +566,30 @@ pub struct Weather {
     pub jitter: u64,
 }
 
+/// What happened on the link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Events {
+    pub delivered: u64,
+    pub lost: u64,
+    pub duplicated: u64,
+    pub reordered: u64,
+    pub timers: u64,
+}
+
+impl Events {
+    pub fn total(&self) -> u64 {
+        self.delivered + self.lost + self.duplicated + self.reordered + self.timers
+    }
+
+    pub fn add(&mut self, e: &Self) {
+        self.delivered += e.delivered;
+        self.lost += e.lost;
+        self.duplicated += e.duplicated;
+        self.reordered += e.reordered;
+        self.timers += e.timers;
+    }
+}
+
 /// A hook that sees each packet sent: side, running number on that side, bytes. False: it is lost.
 pub type Filter = Box<dyn FnMut(usize, usize, &[u8]) -> bool>;
 
@@ -541,6 +603,7 @@ pub struct Pair {
     pub budget: u32,
     pub sent: [usize; 2],
     pub log: Vec<(usize, u8, u32)>,
+    pub events: Events,
     /// How often a packet was lost, by side, opcode and PSN.
     lost: HashMap<(usize, u8, u32), u32>,
     /// How many responses of a side were lost since one was not.
@@ -569,6 +632,7 @@ impl Pair {
             budget: 16,
             sent: [0; 2],
             log: Vec::new(),
+            events: Events::default(),
             lost: HashMap::new(),
             in_a_row: [0; 2],
             seq: 0,
@@ -605,6 +669,7 @@ impl Pair {
         let response = (0x0d..=0x12).contains(&bytes[0]);
         if *lost < 2 && !(response && self.in_a_row[side] >= 2) && self.rng.permille(w.loss) {
             *lost += 1;
+            self.events.lost += 1;
             self.in_a_row[side] += u32::from(response);
             return;
         }
@@ -612,10 +677,12 @@ impl Pair {
             self.in_a_row[side] = 0;
         }
         let copies = 1 + usize::from(self.rng.permille(w.duplicate));
+        self.events.duplicated += copies as u64 - 1;
         for _ in 0..copies {
             let mut at = self.now.as_nanos() + w.delay + self.rng.below(w.jitter + 1);
             if self.rng.permille(w.reorder) {
                 at += w.delay * (1 + self.rng.below(4));
+                self.events.reordered += 1;
             }
             self.seq += 1;
             self.air
@@ -646,8 +713,10 @@ impl Pair {
             {
                 let Reverse((_, _, side, bytes)) = self.air.pop().unwrap();
                 self.nodes[side].deliver(self.now, &bytes);
+                self.events.delivered += 1;
             }
         } else {
+            self.events.timers += 1;
             for n in &mut self.nodes {
                 n.qp.on_deadline(self.now, &mut n.host);
             }
