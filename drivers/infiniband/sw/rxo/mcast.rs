@@ -106,7 +106,8 @@ impl Groups {
             return Ok(());
         }
         // Nobody else changes the list meanwhile, so there is room when it is needed.
-        let mut list = KVec::with_capacity(self.list.lock().len() + 1, GFP_KERNEL)?;
+        let len = self.list.lock().len();
+        let mut list = KVec::with_capacity(len + 1, GFP_KERNEL)?;
         let netdev = port.netdev().ok_or(ENODEV)?;
         match socket.join(&netdev, &address) {
             Err(e) if e == ENOBUFS => return Err(ENOMEM),
