@@ -42,6 +42,12 @@ for v in 4 6; do
 	link_tests 240 "IPv$v" "${o[@]}" 'ops_*' uc_write send_inv
 done
 
+# ATOMIC WRITE, from either end.
+gcc -O2 -Wall -o "$TMP/flush" "$TESTS"/verbs/{flush,rig}.c -libverbs -lpthread
+tap_program 60 "rxo asks: " "$TMP/flush" -a "$HOSTA" -b "$HOSTB" "ATOMIC WRITE:*" "ATOMIC WRITE [it]*"
+tap_program 60 "rxe asks: " "$TMP/flush" -a "$HOSTB" -b "$HOSTA" "ATOMIC WRITE:*" "ATOMIC WRITE [it]*"
+t "FLUSH" skip "the invariant CRC of rdma_rxe's covers the headers twice: no other end can take it"
+
 # Between programs: a bandwidth test, the client on $2.
 bw() # PROGRAM CLIENT-HOST ARGS...
 {
