@@ -29,6 +29,8 @@ pub mod access {
     pub const REMOTE_ATOMIC: u32 = b::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
     /// Remote FLUSH to where all observers see the data.
     pub const FLUSH_GLOBAL: u32 = b::ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
+    /// Remote FLUSH to where the data outlasts a loss of power.
+    pub const FLUSH_PERSISTENT: u32 = b::ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT;
     /// Windows may be bound to the region.
     pub const MW_BIND: u32 = b::ib_access_flags_IB_ACCESS_MW_BIND;
     /// Addresses count from the beginning of the memory.

@@ -668,7 +668,9 @@ fn remote_access(flags: u32) -> Access {
             & (access::REMOTE_WRITE
                 | access::REMOTE_READ
                 | access::REMOTE_ATOMIC
-                | access::FLUSH_GLOBAL),
+                | access::FLUSH_GLOBAL
+                // No region has this right: it is at the region that such a FLUSH fails.
+                | access::FLUSH_PERSISTENT),
     )
 }
 
