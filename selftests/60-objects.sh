@@ -32,9 +32,45 @@ case_mckey() # GROUP A B
 	grep -q "data transfers complete" "$TMP/mckey.b"
 }
 
+hold()
+{
+	start hold a 60 "$BIN/objects" -a "hosta:$DEVA" -b "hostb:$DEVB" hold
+	HOLD=$!
+	eventually 10 grep -q '^going' "$TMP/hold" || { show_end "$TMP/hold"; return 1; }
+	sleep "0.$((1 + RANDOM % 3))"
+}
+
+# A process that ends at any point leaves nothing behind.
+case_killed()
+{
+	local i
+	for i in 1 2 3 4 5; do
+		hold || return 1
+		pkill -KILL -P $HOLD
+		ended $HOLD 20 || { echo "it does not end"; return 1; }
+		eventually 5 resources_as_before || return 1
+	done
+}
+
+# A device that goes takes along what a process has on it.
+case_removed()
+{
+	local h
+	for h in a b; do
+		hold || return 1
+		topo_link_down $h || return 1
+		ended $HOLD 20 || { echo "removed ($h), the program still runs"; return 1; }
+		topo_link_up $h || return 1
+		eventually 5 gid_index $h "$(ip_of $h 4)" || return 1
+		one srq_traffic || return 1
+	done
+}
+
 for c in $("$BIN/objects" -l); do
 	t "$c" one "$c"
 done
 t "mcast, IPv6" one mcast -6
 t "mckey" case_mckey 239.7.7.7 "$IPA" "$IPB"
+t "killed with all of it in use" case_killed
+t "device removed with all of it in use" case_removed
 finish

@@ -37,6 +37,10 @@ t() # NAME COMMAND...
 
 skip_all() { echo "1..0 # SKIP $*"; exit 0; }
 
+# The kernel's nvmet takes its configuration lock under that of an rdma_cm id, and
+# the other way round when a port goes. Lockdep says so, and then no more.
+[ ! -e /proc/lockdep ] || [ -n "${RXO_NVME_LOCKDEP:-}" ] ||
+	skip_all "nvmet and rdma_cm invert their locks, which would end lockdep's watch"
 modprobe -q nvmet-rdma && modprobe -q nvme-rdma || skip_all "no NVMe over RDMA in this kernel"
 [ -d "$CFG" ] || mount -t configfs none /sys/kernel/config 2>/dev/null
 [ -d "$CFG" ] || skip_all "no configfs"

@@ -1025,6 +1025,62 @@ static int mcast(void)
 	return 0;
 }
 
+/* ---- all of it at once, in use, until someone else ends it ----------------- */
+
+static int hold(void)
+{
+	union ibv_gid g = group(7);
+	struct ibv_srq_attr at = { .srq_limit = 1 };
+	struct ibv_srq *srq;
+	struct ibv_mw *m1, *m2;
+	struct opts o = small();
+	struct ibv_wc wc;
+	struct pair p, q;
+	struct ep u;
+	uint32_t key;
+	int i;
+
+	run_ok(mw_pair(&p, &m1, IBV_MW_TYPE_1));
+	m2 = ibv_alloc_mw(host_b.pd, IBV_MW_TYPE_2);
+	check(m2);
+	key = ibv_inc_rkey(m2->rkey);
+	run_ok(bind1(&p, m1, 0, 65536, IBV_ACCESS_REMOTE_WRITE, OK));
+	run_ok(bind2(&p, m2, key, 0, 65536, IBV_ACCESS_REMOTE_WRITE, OK));
+	srq = srq_make(host_b.pd, 64, 1);
+	check(srq);
+	run_ok(srq_pair(&q, o, srq));
+	check_ok(ibv_modify_srq(srq, &at, IBV_SRQ_LIMIT));
+	o.type = IBV_QPT_UD;
+	run_ok(ud_up(&u, &host_b, &o));
+	check_ok(ibv_attach_mcast(u.qp, &g, 0));
+	check_ok(ibv_resize_cq(u.rcq, 300));
+	check_ok(rereg(u.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+		       IBV_ACCESS_LOCAL_WRITE));
+	printf("going\n");
+	for (i = 0;; i++) {
+		uint32_t rkey = i & 1 ? key : m1->rkey;
+
+		srq_post(srq, &q.b, q.b.mr->lkey, i, 0, 4096);
+		if (post(&p.a, &(struct wr){
+			.id = i, .op = WRITE, .flags = IBV_SEND_SIGNALED,
+			.len = 32768, .rkey = rkey,
+			.raddr = (uintptr_t)p.b.buf }) ||
+		    post(&q.a, &(struct wr){
+			.id = i, .op = IBV_WR_SEND,
+			.flags = IBV_SEND_SIGNALED, .len = 4096 }))
+			break;
+		if (get_wc(p.a.scq, &wc, 5000) != 1 || wc.status ||
+		    get_wc(q.a.scq, &wc, 5000) != 1 || wc.status)
+			break;
+		while (ibv_poll_cq(q.b.rcq, 1, &wc) > 0)
+			;
+	}
+	printf("over\n");
+	fflush(stdout);
+	/* whatever is left is for the kernel to give up */
+	_exit(0);
+}
+
 static const struct testcase cases[] = {
 	{ "srq_attr", srq_attr },
 	{ "srq_traffic", srq_traffic },
@@ -1049,5 +1105,11 @@ static const struct testcase cases[] = {
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && !strcmp(argv[argc - 1], "hold")) {
+		rig_args(argc, argv);
+		if (host_open(&host_a) || host_open(&host_b))
+			return 1;
+		return hold();
+	}
 	return rig_main(argc, argv, cases, ARRAY_SIZE(cases));
 }
