@@ -3,11 +3,9 @@
 #
 # ATOMIC WRITE and FLUSH through extended queue pairs (verbs/flush.c).
 
-here=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=selftests/lib/topology.sh
-. "$here/lib/topology.sh"
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-gcc -O2 -Wall -o "$tmp/flush" "$here/verbs/flush.c" "$here/verbs/rig.c" -libverbs -lpthread ||
-	{ echo "Bail out! flush.c does not compile"; exit 1; }
-"$tmp/flush" -a "hosta:$DEVA" -b "hostb:$DEVB" "$@"
+# shellcheck source=selftests/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+must_build flush flush.c rig.c
+
+tap_program 240 "" "$BIN/flush" -a "hosta:$DEVA" -b "hostb:$DEVB" "$@"
+finish

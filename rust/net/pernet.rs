@@ -88,7 +88,7 @@ pub unsafe trait HasSlot {
     fn slot() -> &'static Slot;
 }
 
-/// Makes a type known as one that may implement [`PerNet`](crate::PerNet).
+/// Makes a type known as one that may implement [`PerNet`].
 #[macro_export]
 macro_rules! impl_per_net {
     ($type:ty) => {

@@ -394,7 +394,7 @@ impl QueuePair {
             if !more {
                 break;
             }
-            more = Self::visit_once(this, |_, _| ()).is_some_and(|(_, more)| more);
+            more = Self::visit_once(this, |_, _| ()).is_some_and(|((), more)| more);
         }
         result
     }

@@ -14,7 +14,8 @@
 //!
 //! When the bytes are used up, a fixed sequence of random numbers takes over.
 
-#![allow(dead_code)]
+// Both test files bring the model host.
+#![allow(dead_code, clippy::duplicate_mod)]
 
 use std::collections::HashSet;
 use std::hash::{
