@@ -230,8 +230,9 @@ fn send_packet(
         stats.count(Stat::TxDropped);
         return Ok(Handed::Over);
     };
-    if let Some(to) = out.payload_mut().get_mut(end..) {
-        to.copy_from_slice(&crc.to_le_bytes());
+    let place = out.payload_mut().get_mut(end..);
+    if let Some(to) = place.and_then(|p| p.first_chunk_mut()) {
+        *to = crc.to_le_bytes();
     }
     match out.send() {
         TxResult::Sent | TxResult::Congested => {
