@@ -869,6 +869,41 @@ static int mw_refused(void)
 	return 0;
 }
 
+/* Datagrams have no such operation: it fails. */
+static int mw_datagrams(void)
+{
+	struct ibv_ah_attr at = {
+		.is_global = 1, .port_num = 1,
+		.grh = {
+			.hop_limit = 64, .dgid = host_a.gid,
+			.sgid_index = host_b.gidx,
+		},
+	};
+	struct ibv_ah *ah = ibv_create_ah(host_b.pd, &at);
+	struct opts o = small();
+	struct ibv_send_wr wr, *bad;
+	struct ep u;
+
+	check(ah);
+	o.type = IBV_QPT_UD;
+	run_ok(ep_create(&u, &host_b, &o));
+	run_ok(ep_init(&u, &o));
+	run_ok(ep_rtr(&u, NULL, &o));
+	run_ok(ep_rts(&u, &o));
+	/* the library looks at the address handle, whatever the opcode */
+	wr = (struct ibv_send_wr){
+		.wr_id = 57, .opcode = IBV_WR_LOCAL_INV,
+		.send_flags = IBV_SEND_SIGNALED,
+		.invalidate_rkey = u.mr->rkey, .wr.ud.ah = ah,
+	};
+	check_ok(ibv_post_send(u.qp, &wr, &bad));
+	run_ok(expect_wc(u.scq, 57, IBV_WC_LOC_QP_OP_ERR, 2000, NULL));
+	check(ep_query_state(&u) == IBV_QPS_SQE);
+	check_ok(ibv_destroy_ah(ah));
+	run_ok(ep_destroy(&u));
+	return 0;
+}
+
 /* A region stays as long as a window is bound to it. */
 static int mw_holds_mr(void)
 {
@@ -1099,6 +1134,7 @@ static const struct testcase cases[] = {
 	{ "mw_type2", mw_type2 },
 	{ "mw_send_inv", mw_send_inv },
 	{ "mw_refused", mw_refused },
+	{ "mw_datagrams", mw_datagrams },
 	{ "mw_holds_mr", mw_holds_mr },
 	{ "mcast", mcast },
 };

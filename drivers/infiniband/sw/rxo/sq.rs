@@ -295,8 +295,9 @@ impl SendQueue {
             _ => None,
         };
         if slot.local.is_some() {
+            // Not for datagrams (`ibv_post_send(3)`); the transport takes it, to fail.
             wqe.op = SendOp::Local;
-            return Ok(());
+            return (!datagrams).then_some(()).ok_or(WcStatus::LocQpOpErr);
         }
         wqe.op = match opcode {
             wr_opcode::ATOMIC_WRITE => Some(SendOp::AtomicWrite),
@@ -384,6 +385,9 @@ impl SendQueue {
         datagrams: bool,
     ) -> Result<Prepared> {
         if let Some(local) = local_of(wr)? {
+            if datagrams {
+                return Err(EINVAL);
+            }
             let slot = self.slots.get_mut(self.next_slot as usize).ok_or(EINVAL)?;
             *slot = Slot {
                 local: Some(local),
