@@ -62,16 +62,15 @@ dissect() # CAPTURE
 }
 
 # ATOMIC WRITE and FLUSH, which tshark doesn't know.
-rare() # IP-VERSION
+rare()
 {
-	local option=() status
-	[ "$1" = 4 ] || option=(-6)
-	capture_start "$TMP/rare$1.pcap" || return 1
-	"$TMP/flush" -a "$HOSTA" -b "$HOSTB" "${option[@]}" "ATOMIC WRITE: eight*" "FLUSH of*" >"$TMP/rare"
+	local status
+
+	capture_start "$TMP/rare.pcap" || return 1
+	"$TMP/flush" -a "$HOSTA" -b "$HOSTB" "ATOMIC WRITE: eight*" "FLUSH of*"
 	status=$?
-	cat "$TMP/rare"
 	capture_stop || return 1
-	[ $status = 0 ] && "$TESTS/wire/check.py" --want 0x1c,0x1d,0x10 --flip "$TMP/rare$1.pcap"
+	[ $status = 0 ] && "$TESTS/wire/check.py" --want 0x1c,0x1d,0x10 "$TMP/rare.pcap"
 }
 gcc -O2 -Wall -o "$TMP/flush" "$TESTS"/verbs/{flush,rig}.c -libverbs -lpthread
 
@@ -80,6 +79,6 @@ for v in 4 6; do
 	t "IPv$v: all of it arrives" emit $v
 	t "IPv$v: scapy agrees with headers and invariant CRCs, and nothing is missing" judge ipv$v
 	t "IPv$v: tshark dissects it without complaint" dissect ipv$v
-	t "IPv$v: scapy agrees with ATOMIC WRITE and FLUSH" rare $v
 done
+t "scapy agrees with ATOMIC WRITE and FLUSH" rare
 finish

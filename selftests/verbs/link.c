@@ -198,12 +198,17 @@ static int every_op(enum ibv_qp_type type, const enum ibv_wr_opcode *ops,
 		uint32_t mtu = mtu_bytes(mtus[i]);
 		uint32_t lens[] = { 0, 1, 2, 3, 4, mtu - 1, mtu, mtu + 1,
 				    2 * mtu, 3 * mtu + 2, 40000 };
+		int nlens = ARRAY_SIZE(lens);
 		struct pair p;
+
+		/* Nothing brings back what a long burst loses on UC. */
+		if (type == IBV_QPT_UC)
+			nlens--;
 
 		o.mtu = mtus[i];
 		run_ok(up(&p, &o));
 		for (j = 0; j < nops; j++)
-			for (k = 0; k < (int)ARRAY_SIZE(lens); k++, seed++)
+			for (k = 0; k < nlens; k++, seed++)
 				if (message(&p.a, &p.b, ops[j], lens[k], seed) ||
 				    message(&p.b, &p.a, ops[j], lens[k], ~seed))
 					fail("%s of %u bytes at path MTU %u",
