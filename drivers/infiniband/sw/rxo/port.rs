@@ -114,6 +114,12 @@ impl Port {
         self.netdev.lock().clone()
     }
 
+    /// Tells whether the port is on this network device.
+    fn is_on(&self, netdev: &NetDevice) -> bool {
+        let held = self.netdev.lock();
+        held.as_ref().is_some_and(|d| core::ptr::eq(&**d, netdev))
+    }
+
     /// Lets go of the network device.
     fn detach(&self) {
         let netdev = self.netdev.lock().take();
@@ -253,15 +259,13 @@ impl Ports {
             .retain(|e| !core::ptr::eq(&*e.port, port));
     }
 
-    fn find(
-        ifindex: u32,
-        ns: &Arc<Namespace<RxoNet>>,
-    ) -> Option<(Arc<Port>, Arc<DeviceHandle<Rxo>>)> {
+    /// The device on a network device. Its namespace may be on its way out and no longer known.
+    fn find(netdev: &NetDevice) -> Option<(Arc<Port>, Arc<DeviceHandle<Rxo>>)> {
         GLOBAL
             .lock()
             .entries
             .iter()
-            .find(|e| e.port.ifindex == ifindex && Arc::ptr_eq(&e.port.ns, ns))
+            .find(|e| e.port.is_on(netdev))
             .map(|e| (e.port.clone(), e.device.clone()))
     }
 
@@ -288,15 +292,11 @@ impl Drop for Published {
 }
 
 /// Follows what happens to network devices.
-pub(crate) struct Watcher(pub(crate) Arc<Ports>);
+pub(crate) struct Watcher;
 
 impl NetEvents for Watcher {
     fn event(&self, netdev: &NetDevice, event: NetEvent) {
-        let Some((port, device)) = self
-            .0
-            .namespace(netdev)
-            .and_then(|ns| Ports::find(netdev.ifindex(), &ns))
-        else {
+        let Some((port, device)) = Ports::find(netdev) else {
             return;
         };
         match event {
@@ -331,7 +331,7 @@ impl LinkOps for Links {
             return Err(EINVAL);
         }
         let ns = ports.namespace(netdev).ok_or(ENODEV)?;
-        if Ports::find(netdev.ifindex(), &ns).is_some() {
+        if Ports::find(netdev).is_some() {
             return Err(EEXIST);
         }
         let name = CString::try_from(name)?;

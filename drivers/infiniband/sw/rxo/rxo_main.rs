@@ -71,10 +71,7 @@ impl kernel::Module for RxoModule {
         let reclaimer = softirq::Reclaimer::new(c"rxo")?;
         let namespaces = KBox::pin_init(net::Namespaces::<RxoNet>::new(), GFP_KERNEL)?;
         let published = Ports::publish(namespaces)?;
-        let notifier = KBox::pin_init(
-            net::NotifierRegistration::new(Watcher(published.ports().clone())),
-            GFP_KERNEL,
-        )?;
+        let notifier = KBox::pin_init(net::NotifierRegistration::new(Watcher), GFP_KERNEL)?;
         let links = KBox::pin_init(rdma::LinkRegistration::new(), GFP_KERNEL)?;
         Ok(Self {
             links: Some(links),
