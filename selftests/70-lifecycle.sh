@@ -208,7 +208,7 @@ namespace_goes()
 {
 	[ "$RXO_NETNS" = exclusive ] || { skip "devices are shared between namespaces"; return; }
 	local i
-	for i in 1 2 3; do
+	for i in 1 2 3 4 5 6 7 8; do
 		ip netns add hostc && ip link add eth7 type dummy && ip link set eth7 netns hostc || return 1
 		ip -n hostc link set eth7 up && ip -n hostc addr add 10.9.0.1/24 dev eth7 || return 1
 		ip netns exec hostc rdma link add "${RXO_DRIVER}c" type "$RXO_DRIVER" netdev eth7 || return 1

@@ -27,7 +27,7 @@ PIDS=()
 
 BAD_LOG='WARNING:|BUG:|Oops|KASAN|UBSAN|possible circular|inconsistent lock|possible recursive'
 BAD_LOG+='|suspicious RCU|hung task|blocked for more than|soft lockup|workqueue lockup'
-BAD_LOG+='|rcu.*stall|refcount_t|[Kk]ernel panic|general protection|[Uu]nable to handle'
+BAD_LOG+='|rcu.*stall|refcount_t|[Kk]ernel panic|[Uu]nable to handle'
 BAD_LOG+='|panicked|[Ll]eaked|Call Trace|unregister_netdevice: waiting|scheduling while atomic'
 BAD_LOG+='|sleeping function|list_(add|del) corruption|still held|invalid opcode|double free|use-after-free'
 
