@@ -15,7 +15,7 @@ MO ?= $(CURDIR)/build
 # As it was typed, dollars and all.
 export RXO_CMD := $(value CMD)
 
-.PHONY: modules modules_install clean demo test fuzz soak check vm setup help
+.PHONY: modules modules_install clean demo test fuzz soak bench bench-transport check vm setup help
 
 ifneq ($(KDIR),)
 modules:
@@ -67,6 +67,13 @@ EVENTS ?= 1000000
 soak: setup
 	@scripts/soak $(EVENTS)
 
+# BENCH, ROUNDS, QUICK and DRIVERS are looked at by bench/run.py.
+bench: ready
+	@scripts/bench $(LANE)
+
+bench-transport: setup
+	@scripts/bench-transport
+
 help:
 	@echo "make [modules] [KDIR=tree]      build rxo.ko for a kernel's object tree"
 	@echo "make modules_install KDIR=tree  and install it"
@@ -74,6 +81,8 @@ help:
 	@echo "make test                       the whole suite"
 	@echo "make fuzz SECONDS=60            fuzz the transport on the host for so long"
 	@echo "make soak EVENTS=1000000        the transport over bad links, so many random events"
+	@echo "make bench [QUICK=1] [BENCH=...] rxo, rdma_rxe and siw measured in one guest"
+	@echo "make bench-transport            what the transport costs a packet, apart from the kernel"
 	@echo "make check                      rustfmt, clippy, rustdoc, licence lines"
 	@echo "make vm CMD='...'               run a command in a fresh VM with the two hosts up"
 	@echo "make setup                      only what the above need once"
