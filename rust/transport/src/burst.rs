@@ -13,7 +13,8 @@ use crate::wire::{
     Headers,
     Ieth,
     ImmDt,
-    Reth, //
+    Reth,
+    ICRC_LEN, //
 };
 
 /// Where the payload of a burst comes from.
@@ -117,6 +118,19 @@ pub(crate) enum AckReq {
     Paced { first: u32, every: u32, last: bool },
 }
 
+impl AckReq {
+    /// Whether any of `n` packets from `i` on asks, of the `count` of a burst, apart from the end of the message.
+    fn any(self, i: u32, n: u32, count: u32) -> bool {
+        let Self::Paced { first, every, last } = self else {
+            return false;
+        };
+        let since = first.wrapping_add(i).checked_rem(every);
+        // How many packets until the next number that is a multiple.
+        let until = since.map(|s| if s == 0 { 0 } else { every.wrapping_sub(s) });
+        (last && i.saturating_add(n) >= count) || until.is_some_and(|u| u < n)
+    }
+}
+
 /// How to make the headers of each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -168,6 +182,17 @@ pub struct PacketOut {
     pub pad: u8,
 }
 
+impl PacketOut {
+    /// Bytes that it takes above UDP: headers, payload, padding and ICRC.
+    pub fn wire_len(&self) -> usize {
+        self.headers
+            .len()
+            .saturating_add(self.len as usize)
+            .saturating_add(usize::from(self.pad))
+            .saturating_add(ICRC_LEN)
+    }
+}
+
 impl Burst {
     /// Packet `i`, below [`Self::count`]; what lies above is given as the last.
     pub fn packet(&self, i: u32) -> PacketOut {
@@ -207,11 +232,7 @@ impl Burst {
         bth.solicited &= position.ends();
         bth.ack_req = match ack_req {
             AckReq::Never => false,
-            AckReq::Paced { first, every, last } => {
-                position.ends()
-                    || (last && i.saturating_add(1) >= self.count)
-                    || first.wrapping_add(i).checked_rem(every) == Some(0)
-            }
+            AckReq::Paced { .. } => position.ends() || ack_req.any(i, 1, self.count),
         };
         let mut h = Headers {
             bth,
@@ -231,6 +252,14 @@ impl Burst {
             }
         }
         h
+    }
+
+    /// Whether any of `count` packets from `i` on, none of them the last of a message, asks for an acknowledgement.
+    pub(crate) fn asks_for_ack(&self, i: u32, count: u32) -> bool {
+        match self.plan {
+            Plan::Single(h) => h.bth.ack_req,
+            Plan::Run { ack_req, .. } => ack_req.any(i, count, self.count),
+        }
     }
 
     /// The PSN of the first packet.

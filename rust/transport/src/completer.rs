@@ -116,7 +116,7 @@ impl<E: Env> Qp<E> {
 
     /// A response shows how far the peer has come. Retries are not used up as long as it comes further, even where a READ's
     /// lost data stands in the way of acknowledging that.
-    fn note_reached(&mut self, psn: Psn, aeth: Option<Aeth>) {
+    pub(crate) fn note_reached(&mut self, psn: Psn, aeth: Option<Aeth>) {
         let taken = aeth.is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
         let to = if taken { psn.next() } else { psn };
         let una = self.comp.una;
@@ -155,7 +155,7 @@ impl<E: Env> Qp<E> {
     }
 
     /// The oldest work request, if it is on its way.
-    fn begun(&self) -> Option<SendSlot> {
+    pub(crate) fn begun(&self) -> Option<SendSlot> {
         match self.sq.oldest() {
             Some((_, s)) if s.progress == Progress::Begun => Some(*s),
             _ => None,
@@ -393,7 +393,7 @@ impl<E: Env> Qp<E> {
     }
 
     /// The response at `psn` is in place.
-    fn answered_to(&mut self, now: Instant, psn: Psn, last: bool, env: &mut E) {
+    pub(crate) fn answered_to(&mut self, now: Instant, psn: Psn, last: bool, env: &mut E) {
         self.comp.una = psn.next();
         if last {
             // All of a response belongs to one request packet.

@@ -42,7 +42,7 @@ mod refusal;
 mod resource;
 
 use answer::Reply;
-use message::Inbound;
+pub(crate) use message::Inbound;
 use refusal::Refusal;
 pub use resource::Resource;
 
@@ -80,7 +80,7 @@ pub(crate) struct Responder<R> {
     pub(crate) msn: Msn,
     /// The current receive.
     pub(crate) recv: Option<RecvInfo>,
-    inbound: Inbound<R>,
+    pub(crate) inbound: Inbound<R>,
     /// A NAK asked for the expected packet; until it comes, those after it are dropped.
     gap: bool,
     reply: Option<Reply>,
@@ -175,8 +175,15 @@ impl<R> Responder<R> {
         self.serial = self.serial.wrapping_add(u64::from(packets));
     }
 
+    /// So many packets of a SEND or WRITE that goes on were carried out.
+    pub(crate) fn note_run(&mut self, packets: u32) {
+        self.advance(packets);
+        self.acked_by_ack = self.expected.prev();
+        self.unanswered = self.unanswered.saturating_add(packets);
+    }
+
     /// An ACK is to be sent, unless something stronger is.
-    fn want_ack(&mut self) {
+    pub(crate) fn want_ack(&mut self) {
         if self.reply.is_none() {
             self.reply = Some(Reply::Ack);
         }

@@ -34,6 +34,7 @@ mod requester;
 mod responder;
 mod ring;
 pub mod rnr;
+mod run;
 pub mod state;
 pub mod time;
 pub mod verbs;

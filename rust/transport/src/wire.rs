@@ -257,6 +257,17 @@ pub struct Parsed {
     pub payload_len: usize,
 }
 
+impl Parsed {
+    /// Bytes that it took above UDP: headers, payload, padding and ICRC.
+    pub fn wire_len(&self) -> usize {
+        self.headers
+            .len()
+            .saturating_add(self.payload_len)
+            .saturating_add(usize::from(self.headers.bth.pad))
+            .saturating_add(ICRC_LEN)
+    }
+}
+
 /// Takes big-endian fields from the front of a slice.
 struct Reader<'a>(&'a [u8]);
 

@@ -25,7 +25,7 @@ use crate::verbs::{
 use crate::wire::Parsed;
 
 /// The inbound message that has begun and not ended.
-pub(super) enum Inbound<R> {
+pub(crate) enum Inbound<R> {
     /// None.
     Idle,
     /// A SEND.
