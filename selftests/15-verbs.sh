@@ -14,4 +14,19 @@ export RXO_QUICK=1
 tap_program 300 "IPv6: " "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB" -6 rc_mixed rc_atomic rc_psn_wrap ud_data
 tap_program 300 "here: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding rc_fence rc_events ud_data
 tap_program 300 "here: " "$BIN/errors" -a "hosta:$DEVA" 'rem_*' 'loc_*' recv_too_small 'rnr_*' once_in_error destroy_under_traffic
+
+# The same with packets, through the network stack of the one host.
+reload()
+{
+	topo_link_down && rmmod rxo && modprobe rxo "$@" && topo_link_up
+}
+loopback_packets() { host a rdma statistic show link "$DEVA/1" | awk '$1 == "loopback_packets" { print $2 }'; }
+
+if [ "$RXO_DRIVER" = rxo ]; then
+	t "here: nothing was a packet" test "$(loopback_packets)" -gt 0
+	t "loopback=0" reload loopback=0
+	tap_program 300 "here, as packets: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding uc_data
+	t "here, as packets: all were packets" test "$(loopback_packets)" = 0
+	t "loopback=1" reload
+fi
 finish

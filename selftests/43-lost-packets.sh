@@ -15,6 +15,7 @@ if [ "$RXO_DRIVER" != rxo ]; then
 fi
 must_build link link.c rig.c
 
+no_trains || exit 1
 # Long enough that nothing but the planned loss runs into it.
 if [ "$RXO_LANE" = uml ]; then export LINK_TIMEOUT=14; else export LINK_TIMEOUT=17; fi
 

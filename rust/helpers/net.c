@@ -7,6 +7,8 @@
 #include <linux/igmp.h>
 #include <linux/ipv6.h>
 #include <linux/module.h>
+#include <linux/netfilter.h>
+#include <linux/slab.h>
 #include <linux/netdevice.h>
 #include <linux/rcupdate.h>
 #include <linux/rtnetlink.h>
@@ -22,8 +24,10 @@
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/route.h>
+#include <net/ip6_checksum.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
+#include <net/xfrm.h>
 
 /* ---- namespaces --------------------------------------------------------- */
 
@@ -282,6 +286,125 @@ void *rust_helper_sk_user_data(struct sock *sk)
 	return rcu_dereference_sk_user_data(sk);
 }
 
+/* ---- taking packets before UDP does --------------------------------------- */
+
+struct udp_tap {
+	struct nf_hook_ops ops;
+	struct net *net;
+	void *user_data;
+	int (*rcv)(void *user_data, struct sk_buff *skb);
+	__be16 port;
+};
+
+#if IS_ENABLED(CONFIG_NETFILTER)
+/*
+ * UDP takes a train apart before a socket with an encapsulation callback gets
+ * it, so such trains, and for speed also what else is for this host alone, are
+ * taken from IP after the last hook of a firewall, and with the checks that UDP
+ * makes for encapsulation. The rest goes to the socket: packets of a group, of
+ * which it is to be a member, and what is unusual.
+ */
+static unsigned int udp_tap_hook(void *priv, struct sk_buff *skb,
+				 const struct nf_hook_state *state)
+{
+	const struct udp_tap *tap = priv;
+	unsigned int ip_len;
+	struct udphdr *udp;
+
+	if (skb->pkt_type != PACKET_HOST && skb->pkt_type != PACKET_LOOPBACK)
+		return NF_ACCEPT;
+	if (skb_is_gso(skb) &&
+	    (skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST)) !=
+		    SKB_GSO_UDP_L4)
+		return NF_ACCEPT;
+	if (state->pf == NFPROTO_IPV4) {
+		const struct iphdr *ip = ip_hdr(skb);
+
+		if (ip->protocol != IPPROTO_UDP ||
+		    ipv4_is_multicast(ip->daddr) || ipv4_is_lbcast(ip->daddr))
+			return NF_ACCEPT;
+		ip_len = ip->ihl * 4;
+	} else {
+		const struct ipv6hdr *ip6 = ipv6_hdr(skb);
+
+		if (ip6->nexthdr != IPPROTO_UDP ||
+		    ipv6_addr_is_multicast(&ip6->daddr))
+			return NF_ACCEPT;
+		ip_len = sizeof(*ip6);
+	}
+	if (skb_network_offset(skb) ||
+	    !pskb_may_pull(skb, ip_len + sizeof(struct udphdr)))
+		return NF_ACCEPT;
+	udp = (struct udphdr *)(skb_network_header(skb) + ip_len);
+	if (udp->dest != tap->port)
+		return NF_ACCEPT;
+	if (state->pf == NFPROTO_IPV4) {
+		if (!xfrm4_policy_check(NULL, XFRM_POLICY_IN, skb))
+			return NF_DROP;
+	} else {
+#if IS_ENABLED(CONFIG_IPV6)
+		if (!xfrm6_policy_check(NULL, XFRM_POLICY_IN, skb))
+			return NF_DROP;
+#endif
+	}
+	nf_reset_ct(skb);
+	skb_set_transport_header(skb, ip_len);
+	__skb_pull(skb, ip_len);
+	tap->rcv(tap->user_data, skb);
+	return NF_STOLEN;
+}
+#endif
+
+/* Context: process. NULL if there is no netfilter. */
+int rust_helper_udp_tap_open(struct sock *sk, void *user_data,
+			     int (*rcv)(void *user_data, struct sk_buff *skb),
+			     void **out)
+{
+#if IS_ENABLED(CONFIG_NETFILTER)
+	struct udp_tap *tap = kzalloc(sizeof(*tap), GFP_KERNEL);
+	int err;
+
+	if (!tap)
+		return -ENOMEM;
+	tap->net = sock_net(sk);
+	tap->user_data = user_data;
+	tap->rcv = rcv;
+	tap->port = inet_sk(sk)->inet_sport;
+	tap->ops.hook = udp_tap_hook;
+	tap->ops.priv = tap;
+	tap->ops.pf = sk->sk_family == AF_INET ? NFPROTO_IPV4 : NFPROTO_IPV6;
+	tap->ops.hooknum = NF_INET_LOCAL_IN;
+	tap->ops.priority = INT_MAX;
+	err = nf_register_net_hook(tap->net, &tap->ops);
+	if (err) {
+		kfree(tap);
+		return err;
+	}
+	*out = tap;
+#else
+	*out = NULL;
+#endif
+	return 0;
+}
+
+/* The callback may still be called for a grace period. */
+void rust_helper_udp_tap_close(void *priv)
+{
+#if IS_ENABLED(CONFIG_NETFILTER)
+	struct udp_tap *tap = priv;
+
+	nf_unregister_net_hook(tap->net, &tap->ops);
+#endif
+}
+
+/* A grace period after it was closed. */
+void rust_helper_udp_tap_free(void *priv)
+{
+	struct udp_tap *tap = priv;
+
+	kfree(tap);
+}
+
 /* ---- receiving ---------------------------------------------------------- */
 
 /* Whether there is a complete Ethernet header. */
@@ -289,6 +412,12 @@ bool rust_helper_rx_skb_has_eth(const struct sk_buff *skb)
 {
 	return skb->dev->type == ARPHRD_ETHER && skb_mac_header_was_set(skb) &&
 	       skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
+}
+
+/* The size of the packets of a train; 0 if it is a single one. */
+unsigned int rust_helper_rx_skb_segment(const struct sk_buff *skb)
+{
+	return skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : 0;
 }
 
 /*
@@ -306,7 +435,7 @@ unsigned int rust_helper_rx_skb_take(struct sk_buff *skb)
 	skb_dst_drop(skb);
 	skb->dev = NULL;
 	/* Zero stands for a length that sixteen bits can't express. */
-	if (!len)
+	if (!len || skb_is_gso(skb))
 		len = skb->len;
 	__skb_pull(skb, sizeof(struct udphdr));
 	len -= min_t(unsigned int, len, sizeof(struct udphdr));
@@ -524,6 +653,24 @@ unsigned int rust_helper_dst_link_room(const struct dst_entry *dst)
 	return room;
 }
 
+/*
+ * The most bytes, headers included, that the device takes as a train to be
+ * segmented by itself or by whoever gets it; 0 if it doesn't.
+ */
+unsigned int rust_helper_dst_train_room(const struct dst_entry *dst, bool v6)
+{
+	unsigned int room = 0;
+	struct net_device *dev;
+
+	rcu_read_lock();
+	dev = dst_dev_rcu(dst);
+	if (dev->features & NETIF_F_GSO_UDP_L4)
+		room = v6 ? READ_ONCE(dev->gso_max_size) :
+			    READ_ONCE(dev->gso_ipv4_max_size);
+	rcu_read_unlock();
+	return room;
+}
+
 /* ---- transmitting ------------------------------------------------------- */
 
 struct sk_buff *rust_helper_tx_skb_alloc(unsigned int link_room,
@@ -561,66 +708,110 @@ void rust_helper_tx_skb_set_mark(struct sk_buff *skb, u32 mark)
 	skb->mark = mark;
 }
 
-static void tx_skb_push_udp(struct sk_buff *skb, u16 sport, u16 dport)
-{
-	struct udphdr *udp = skb_push(skb, sizeof(*udp));
+/* The order of the pages that trains are made in: as large as are cached a CPU. */
+#define TRAIN_ORDER min(get_order(SZ_32K), PAGE_ALLOC_COSTLY_ORDER)
 
-	skb_reset_transport_header(skb);
-	udp->source = htons(sport);
-	udp->dest = htons(dport);
-	udp_set_len_short(udp, skb->len);
-	udp->check = 0;
+/*
+ * Room for @n more bytes in pages, behind what is there; NULL if there is none.
+ * A packet is never spread over several.
+ */
+u8 *rust_helper_tx_skb_reserve(struct sk_buff *skb, unsigned int n)
+{
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	unsigned int i = shinfo->nr_frags, order = TRAIN_ORDER;
+	struct page *page;
+
+	if (i) {
+		const skb_frag_t *frag = &shinfo->frags[i - 1];
+		unsigned int used = skb_frag_off(frag) + skb_frag_size(frag);
+
+		page = skb_frag_page(frag);
+		if (n <= page_size(page) - used)
+			return (u8 *)page_address(page) + used;
+	}
+	if (i >= MAX_SKB_FRAGS || n > PAGE_SIZE << order)
+		return NULL;
+	page = alloc_pages(GFP_ATOMIC | __GFP_COMP | __GFP_NOWARN | __GFP_NORETRY,
+			   order);
+	if (!page) {
+		order = get_order(n);
+		page = alloc_pages(GFP_ATOMIC | __GFP_COMP | __GFP_NOWARN,
+				   order);
+	}
+	if (!page)
+		return NULL;
+	skb_fill_page_desc(skb, i, page, 0, 0);
+	skb->truesize += page_size(page);
+	return page_address(page);
+}
+
+/* What was reserved is not used. */
+void rust_helper_tx_skb_cancel(struct sk_buff *skb)
+{
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	const skb_frag_t *frag = &shinfo->frags[shinfo->nr_frags - 1];
+	struct page *page = skb_frag_page(frag);
+
+	if (skb_frag_size(frag))
+		return;
+	shinfo->nr_frags--;
+	skb->truesize -= page_size(page);
+	put_page(page);
+}
+
+/* What was reserved is used. */
+void rust_helper_tx_skb_commit(struct sk_buff *skb, unsigned int n)
+{
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+
+	skb_frag_size_add(&shinfo->frags[shinfo->nr_frags - 1], n);
+	skb->len += n;
+	skb->data_len += n;
 }
 
 /*
- * The caller has seen to it that there is room for the headers and that the
- * length of the packet fits in 16 bits.
+ * Puts IP and UDP headers in front. The caller has seen to it that there is
+ * room for them and that the length of the packet fits in 16 bits.
  */
-void rust_helper_tx_skb_finish4(struct sk_buff *skb, struct dst_entry *dst,
-				const u8 *saddr, const u8 *daddr, u8 tos,
-				u8 ttl, u16 id, bool df, u16 sport, u16 dport)
+void rust_helper_tx_skb_finish(struct sk_buff *skb, struct dst_entry *dst,
+			       const u8 *headers, unsigned int ip_len, bool v6)
 {
-	struct iphdr *ip;
-
-	tx_skb_push_udp(skb, sport, dport);
-	ip = skb_push(skb, sizeof(*ip));
+	skb_push(skb, ip_len + sizeof(struct udphdr));
+	memcpy(skb->data, headers, ip_len + sizeof(struct udphdr));
 	skb_reset_network_header(skb);
-	ip->version = IPVERSION;
-	ip->ihl = sizeof(*ip) / 4;
-	ip->tos = tos;
-	ip->tot_len = htons(skb->len);
-	ip->id = htons(id);
-	ip->frag_off = df ? htons(IP_DF) : 0;
-	ip->ttl = ttl;
-	ip->protocol = IPPROTO_UDP;
-	memcpy(&ip->saddr, saddr, sizeof(ip->saddr));
-	memcpy(&ip->daddr, daddr, sizeof(ip->daddr));
-	ip_send_check(ip);
-
-	memset(IPCB(skb), 0, sizeof(*IPCB(skb)));
-	skb->protocol = htons(ETH_P_IP);
+	skb_set_transport_header(skb, ip_len);
+	if (v6)
+		memset(IP6CB(skb), 0, sizeof(*IP6CB(skb)));
+	else
+		memset(IPCB(skb), 0, sizeof(*IPCB(skb)));
+	skb->protocol = v6 ? htons(ETH_P_IPV6) : htons(ETH_P_IP);
 	skb_dst_set(skb, dst_clone(dst));
 }
 
-void rust_helper_tx_skb_finish6(struct sk_buff *skb, struct dst_entry *dst,
-				const u8 *saddr, const u8 *daddr, u8 tos,
-				u8 ttl, u32 flow_label, u16 sport, u16 dport)
+/*
+ * Lets the payload of a finished packet be @count packets of @size bytes, the
+ * last of them perhaps of fewer. Segmentation offload wants the checksum to be
+ * an offload as well.
+ */
+void rust_helper_tx_skb_make_train(struct sk_buff *skb, unsigned int size,
+				   unsigned int count, bool v6)
 {
-	struct ipv6hdr *ip6;
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+	unsigned int len = skb->len - skb_transport_offset(skb);
+	struct udphdr *udp = udp_hdr(skb);
 
-	tx_skb_push_udp(skb, sport, dport);
-	ip6 = skb_push(skb, sizeof(*ip6));
-	skb_reset_network_header(skb);
-	ip6_flow_hdr(ip6, tos, htonl(flow_label) & IPV6_FLOWLABEL_MASK);
-	ip6->payload_len = htons(skb->len - sizeof(*ip6));
-	ip6->nexthdr = IPPROTO_UDP;
-	ip6->hop_limit = ttl;
-	memcpy(&ip6->saddr, saddr, sizeof(ip6->saddr));
-	memcpy(&ip6->daddr, daddr, sizeof(ip6->daddr));
-
-	memset(IP6CB(skb), 0, sizeof(*IP6CB(skb)));
-	skb->protocol = htons(ETH_P_IPV6);
-	skb_dst_set(skb, dst_clone(dst));
+	shinfo->gso_size = size;
+	shinfo->gso_segs = count;
+	shinfo->gso_type = SKB_GSO_UDP_L4;
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_transport_header(skb) - skb->head;
+	skb->csum_offset = offsetof(struct udphdr, check);
+	if (v6)
+		udp->check = ~udp_v6_check(len, &ipv6_hdr(skb)->saddr,
+					   &ipv6_hdr(skb)->daddr, 0);
+	else
+		udp->check = ~udp_v4_check(len, ip_hdr(skb)->saddr,
+					   ip_hdr(skb)->daddr, 0);
 }
 
 /* Consumes the packet. */

@@ -35,6 +35,12 @@ bool rust_helper_bh_spin_lock(spinlock_t *lock)
 	return true;
 }
 
+/* With another lock of the same class held, and bottom halves or interrupts disabled. */
+void rust_helper_spin_lock_second(spinlock_t *lock)
+{
+	spin_lock_nested(lock, SINGLE_DEPTH_NESTING);
+}
+
 /* 0: not acquired, 1: acquired, 2: acquired and bottom halves disabled. */
 int rust_helper_bh_spin_trylock(spinlock_t *lock)
 {

@@ -11,7 +11,7 @@
 //! | [`NetDevice`], [`NotifierRegistration`] | network devices, and what happens to them |
 //! | [`UdpSocket`], [`RxBuf`] | packets to a UDP port, taken in softirq before they are queued |
 //! | [`Route`] | the way to an address |
-//! | [`TxSkb`], [`TxPacket`] | packets with headers of the driver's choice |
+//! | [`TxSkb`], [`TxTrain`], [`TxPacket`] | packets with headers of the driver's choice |
 //!
 //! # Namespaces and lifetimes
 //!
@@ -29,6 +29,7 @@
 
 mod addr;
 mod device;
+mod headers;
 mod namespace;
 mod notifier;
 mod pernet;
@@ -51,6 +52,10 @@ pub use device::{
     DevKind,
     DevName,
     NetDevice, //
+};
+pub use headers::{
+    Headers,
+    TxHeader, //
 };
 pub use namespace::{
     NetId,
@@ -81,10 +86,10 @@ pub use rx::{
     RxSkb, //
 };
 pub use tx::{
-    TxHeader,
     TxPacket,
     TxResult,
-    TxSkb, //
+    TxSkb,
+    TxTrain, //
 };
 pub use udp::{
     Receiver,

@@ -149,6 +149,18 @@ impl Route {
         unsafe { bindings::dst_mtu(self.as_raw()) }
     }
 
+    /// Returns how many bytes of UDP payload its device takes as a train, see
+    /// [`TxTrain`](crate::TxTrain); zero if it takes none.
+    pub fn train_len(&self) -> usize {
+        // SAFETY: By the type invariants it is a destination entry.
+        let room = unsafe { bindings::dst_train_room(self.as_raw(), self.family == Family::V6) };
+
+        // CAST: `usize` is at least 32 bits wide.
+        (room as usize)
+            .min(usize::from(u16::MAX))
+            .saturating_sub(self.family.headers_len())
+    }
+
     /// Returns the device that it leads to. If that has been unregistered, it is one that drops
     /// everything.
     pub fn dev(&self) -> Result<ARef<NetDevice>> {

@@ -28,6 +28,7 @@ use crate::{
     addr::UDP_HEADER_LEN,
     bindings,
     Family,
+    Headers,
     IpAddr,
     NetDevice, //
 };
@@ -52,6 +53,8 @@ use crate::{
 pub struct RxBuf {
     skb: NonNull<bindings::sk_buff>,
     len: u32,
+    /// The size of each packet of a train but the last, or `len` if it is a single one.
+    segment: u32,
     ifindex: u32,
     eth: bool,
 }
@@ -121,6 +124,48 @@ impl RxBuf {
         // SAFETY: By the safety requirements. It is not written to, and stays there unless `self`
         // is borrowed mutably.
         unsafe { slice::from_raw_parts(header, n) }
+    }
+
+    /// Returns how many packets it is: more than one if it is a train that nobody has taken apart,
+    /// whose headers are those of one packet with the payload of all.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn segments(&self) -> usize {
+        if self.segment == self.len {
+            1
+        } else {
+            // CAST: `usize` is at least 32 bits wide.
+            self.len.div_ceil(self.segment.max(1)) as usize
+        }
+    }
+
+    /// Returns where in the payload that of a packet of the train begins, and its length, which is
+    /// 0 if there is no such packet.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn segment(&self, index: usize) -> (usize, usize) {
+        // CAST: `usize` is at least 32 bits wide.
+        let (len, size) = (self.len as usize, self.segment as usize);
+        let from = index.saturating_mul(size).min(len);
+
+        (from, len.wrapping_sub(from).min(size))
+    }
+
+    /// Returns the headers of a packet of the train, or of the packet that it is.
+    ///
+    /// Returns [`None`] if there is no such packet.
+    ///
+    /// Context: any.
+    pub fn headers(&self, index: usize) -> Option<Headers> {
+        let all = Headers::new(self.family(), self.ip(), self.udp())?;
+
+        match (self.segments(), index) {
+            (1, 0) => Some(all),
+            (count, _) if index < count => Some(all.of_segment(index, self.segment(index).1)),
+            _ => None,
+        }
     }
 
     /// Returns the version of the protocol.
@@ -377,6 +422,7 @@ impl RxBuf {
         NonNull::new(skb).map(|skb| Self {
             skb,
             len: self.len,
+            segment: self.segment,
             ifindex: self.ifindex,
             eth: self.eth,
         })
@@ -488,14 +534,16 @@ impl RxSkb<'_> {
     ///
     /// # Safety
     ///
-    /// `skb` must be a packet that UDP hands to an encapsulation socket, owned by the caller, who
-    /// gives it up. The RCU read lock must be held for the lifetime of the result.
+    /// `skb` must be a packet as UDP hands it to an encapsulation socket, or a train of such, owned
+    /// by the caller, who gives it up. The RCU read lock must be held for the lifetime of the result.
     pub(crate) unsafe fn from_udp(skb: *mut bindings::sk_buff) -> Self {
         // SAFETY: By the safety requirements its device is set, and stays there under the RCU
         // read lock.
         let dev = unsafe { NetDevice::from_raw(bindings::skb_dev(skb)) };
         // SAFETY: As above. This has to come before the device is reset.
         let eth = unsafe { bindings::rx_skb_has_eth(skb) };
+        // SAFETY: As above.
+        let segment = unsafe { bindings::rx_skb_segment(skb) };
         // SAFETY: By the safety requirements it is a packet with the data at its UDP header, in
         // the linear part.
         let len = unsafe { bindings::rx_skb_take(skb) };
@@ -507,6 +555,7 @@ impl RxSkb<'_> {
                 // SAFETY: By the safety requirements it points to a socket buffer.
                 skb: unsafe { NonNull::new_unchecked(skb) },
                 len,
+                segment: if segment == 0 { len } else { segment.min(len) },
                 ifindex: dev.ifindex(),
                 eth,
             },

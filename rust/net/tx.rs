@@ -11,39 +11,14 @@ use core::{
 use kernel::prelude::*;
 
 use crate::{
-    addr::UDP_HEADER_LEN,
     bindings,
     Family,
-    IpAddr,
+    Headers,
     Route, //
 };
 
 /// The longest IP packet.
 const MAX_PACKET: usize = u16::MAX as usize;
-
-/// The headers of a packet, see [`TxSkb::finish`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TxHeader {
-    /// The address of the sender.
-    pub saddr: IpAddr,
-    /// The address to go to, of the same family.
-    pub daddr: IpAddr,
-    /// The type of service or traffic class, with the two bits for congestion notification.
-    pub tos: u8,
-    /// The time to live or hop limit.
-    pub ttl: u8,
-    /// The flow label, for IPv6.
-    pub flow_label: u32,
-    /// The identification, for IPv4. It tells fragments of a packet from those of others, so it
-    /// is of no importance if `df` is set.
-    pub ip_id: u16,
-    /// Whether the packet must not be fragmented, for IPv4.
-    pub df: bool,
-    /// The UDP port of the sender.
-    pub sport: u16,
-    /// The UDP port to go to.
-    pub dport: u16,
-}
 
 /// What has become of a packet that was sent.
 #[must_use]
@@ -79,7 +54,7 @@ impl TxResult {
 ///
 /// # Invariants
 ///
-/// - `skb` points to a socket buffer that this owns alone, all of it linear.
+/// - `skb` points to a socket buffer that this owns alone. What it has in pages it owns alone, too.
 /// - Its data are initialised.
 /// - There is room for the headers of the family in front of the data.
 struct Skb {
@@ -99,30 +74,40 @@ impl Skb {
         self.skb.as_ptr()
     }
 
+    /// How many bytes there are.
     #[inline]
-    fn data(&self) -> &[u8] {
-        // SAFETY: By the type invariants it is a linear socket buffer, which is only changed
-        // through a mutable reference, and whose data are initialised.
+    fn len(&self) -> usize {
+        // SAFETY: By the type invariants it is a socket buffer, which is only changed through a
+        // mutable reference.
         //
         // CAST: `usize` is at least 32 bits wide.
-        unsafe {
-            let skb = self.skb.as_ref();
-
-            slice::from_raw_parts(skb.data, skb.len as usize)
-        }
+        unsafe { self.skb.as_ref().len as usize }
     }
 
-    #[inline]
-    fn data_mut(&mut self) -> &mut [u8] {
-        // SAFETY: By the type invariants it is a linear socket buffer that is accessed through
-        // `self` alone, and whose data are initialised.
-        //
-        // CAST: `usize` is at least 32 bits wide.
-        unsafe {
-            let skb = self.skb.as_ref();
-
-            slice::from_raw_parts_mut(skb.data, skb.len as usize)
+    /// Puts headers in front, which are final.
+    fn finish(self, route: &Route, headers: &Headers) -> Result<TxPacket> {
+        if route.family() != self.family || headers.family() != self.family {
+            return Err(EINVAL);
         }
+        // More than was asked for may have been allocated.
+        if self.len() > MAX_PACKET - self.family.headers_len() {
+            return Err(EMSGSIZE);
+        }
+        // CAST: It is less than 50.
+        //
+        // SAFETY: By the type invariants there is room for the headers, which are as long as is
+        // said, and the destination entry is one of the family.
+        unsafe {
+            bindings::tx_skb_finish(
+                self.as_raw(),
+                route.as_raw(),
+                headers.bytes().as_ptr(),
+                self.family.ip_header_len() as u32,
+                self.family == Family::V6,
+            )
+        };
+        // INVARIANT: The function adds the headers and a reference to the route.
+        Ok(TxPacket { skb: self })
     }
 }
 
@@ -237,16 +222,6 @@ impl TxSkb {
         Ok(())
     }
 
-    /// Returns the payload.
-    pub fn payload(&self) -> &[u8] {
-        self.skb.data()
-    }
-
-    /// Returns the payload.
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        self.skb.data_mut()
-    }
-
     /// Sets the priority by which queueing disciplines, and VLAN devices for their priority bits,
     /// classify it. It is zero otherwise.
     pub fn set_priority(&mut self, priority: u32) {
@@ -263,64 +238,133 @@ impl TxSkb {
     /// Puts the UDP and IP headers in front of the payload, which now has its final length.
     ///
     /// The headers are as given, and final: they leave this host as they are now, unless a firewall
-    /// changes them. The UDP checksum is zero, which says that there is none.
+    /// changes them. They must be those of a packet of this length.
     ///
     /// # Errors
     ///
     /// - `EINVAL`: the families are not all the same.
     /// - `EMSGSIZE`: an IP packet can't be so long.
-    pub fn finish(self, route: &Route, header: &TxHeader) -> Result<TxPacket> {
-        let skb = self.skb;
+    pub fn finish(self, route: &Route, headers: &Headers) -> Result<TxPacket> {
+        self.skb.finish(route, headers)
+    }
+}
 
-        if route.family() != skb.family {
+/// UDP packets of one size that are being made, to go through the network stack as one.
+///
+/// They are taken apart by the device that they leave by, or by nobody if they stay on the machine
+/// (UDP segmentation offload). All but the last are of the same size. Their IPv4 identifications
+/// count up.
+///
+/// The packets get a UDP checksum if they are taken apart.
+///
+/// Context: any.
+pub struct TxTrain {
+    skb: Skb,
+    size: usize,
+    count: usize,
+    ended: bool,
+}
+
+impl TxTrain {
+    /// Begins a train of packets whose UDP payload has `size` bytes each.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TxSkb::alloc`].
+    pub fn alloc(family: Family, link_room: usize, size: usize) -> Result<Self> {
+        Ok(Self {
+            skb: TxSkb::alloc(family, link_room, 0)?.skb,
+            size,
+            count: 0,
+            ended: false,
+        })
+    }
+
+    /// Returns how many packets there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns how many bytes of payload the packets have in all.
+    pub fn payload_len(&self) -> usize {
+        self.skb.len()
+    }
+
+    /// Adds a packet of `len` bytes and calls a function to write its payload; one that is shorter
+    /// than the others is the last. If the function fails the packet is not added.
+    ///
+    /// What the bytes are before is not specified: they must all be overwritten, lest what was in
+    /// memory before is sent to the network.
+    ///
+    /// Returns [`None`] if there is no room or no memory for it.
+    pub fn add<E>(
+        &mut self,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        let total = self.skb.len().checked_add(len)?;
+
+        if self.ended
+            || len == 0
+            || len > self.size
+            || total > MAX_PACKET - self.skb.family.headers_len()
+        {
+            return None;
+        }
+
+        let n = u32::try_from(len).ok()?;
+        // SAFETY: By the type invariants it is a socket buffer that this owns alone.
+        let data = NonNull::new(unsafe { bindings::tx_skb_reserve(self.skb.as_raw(), n) })?;
+        // SAFETY: The function returned the address of so many bytes in a page of the socket
+        // buffer, behind what is used of it. It comes from an allocator in C, so to Rust these are
+        // bytes with values that are not known, but not uninitialised.
+        let written = write(unsafe { slice::from_raw_parts_mut(data.as_ptr(), len) });
+
+        if written.is_ok() {
+            // SAFETY: So many bytes were just reserved.
+            unsafe { bindings::tx_skb_commit(self.skb.as_raw(), n) };
+            self.count += 1;
+            self.ended = len < self.size;
+        } else {
+            // SAFETY: They were just reserved, and the reference to them has ended.
+            unsafe { bindings::tx_skb_cancel(self.skb.as_raw()) };
+        }
+        Some(written)
+    }
+
+    /// Puts the UDP and IP headers in front: those of a single packet with all of the payload, and
+    /// with the identification of the first packet.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TxSkb::finish`]; `EINVAL` too if there are no packets.
+    pub fn finish(self, route: &Route, headers: &Headers) -> Result<TxPacket> {
+        let size = u32::try_from(self.size).map_err(|_| EINVAL)?;
+        let count = u32::try_from(self.count).map_err(|_| EINVAL)?;
+
+        if count == 0 {
             return Err(EINVAL);
         }
-        // More than was asked for may have been allocated.
-        if skb.data().len() > MAX_PACKET - skb.family.headers_len() {
-            return Err(EMSGSIZE);
-        }
-        match (skb.family, &header.saddr, &header.daddr) {
-            // SAFETY: By the type invariants it is a linear socket buffer with room for the
-            // headers, and a destination entry of the family. The addresses are as long as the
-            // function expects. The length was checked.
-            (Family::V4, IpAddr::V4(saddr), IpAddr::V4(daddr)) => unsafe {
-                bindings::tx_skb_finish4(
-                    skb.as_raw(),
-                    route.as_raw(),
-                    saddr.as_ptr(),
-                    daddr.as_ptr(),
-                    header.tos,
-                    header.ttl,
-                    header.ip_id,
-                    header.df,
-                    header.sport,
-                    header.dport,
+
+        let packet = self.skb.finish(route, headers)?;
+
+        if count > 1 {
+            // SAFETY: By the type invariants it has IP and UDP headers of the family, and the
+            // payload is as long as is said.
+            unsafe {
+                bindings::tx_skb_make_train(
+                    packet.skb.as_raw(),
+                    size,
+                    count,
+                    packet.skb.family == Family::V6,
                 )
-            },
-            // SAFETY: As above.
-            (Family::V6, IpAddr::V6(saddr), IpAddr::V6(daddr)) => unsafe {
-                bindings::tx_skb_finish6(
-                    skb.as_raw(),
-                    route.as_raw(),
-                    saddr.as_ptr(),
-                    daddr.as_ptr(),
-                    header.tos,
-                    header.ttl,
-                    header.flow_label,
-                    header.sport,
-                    header.dport,
-                )
-            },
-            _ => return Err(EINVAL),
+            };
         }
-        // INVARIANT: The functions add the headers and a reference to the route.
-        Ok(TxPacket { skb })
+        Ok(packet)
     }
 }
 
 /// A UDP packet that is ready to be sent.
-///
-/// The payload can still be changed, such as for a checksum over all of the packet.
 ///
 /// Context: any, unless said otherwise.
 ///
@@ -333,57 +377,6 @@ pub struct TxPacket {
 }
 
 impl TxPacket {
-    fn header(&self, from: usize, n: usize) -> &[u8] {
-        self.skb
-            .data()
-            .get(from..)
-            .and_then(|rest| rest.get(..n))
-            .unwrap_or_default()
-    }
-
-    /// Returns the version of the protocol.
-    pub fn family(&self) -> Family {
-        self.skb.family
-    }
-
-    /// Returns the IP header, of 20 bytes for IPv4 and 40 for IPv6.
-    #[inline]
-    pub fn ip(&self) -> &[u8] {
-        self.header(0, self.skb.family.ip_header_len())
-    }
-
-    /// Returns the UDP header, of 8 bytes.
-    #[inline]
-    pub fn udp(&self) -> &[u8] {
-        self.header(self.skb.family.ip_header_len(), UDP_HEADER_LEN)
-    }
-
-    /// Returns the payload.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        self.skb
-            .data()
-            .get(self.skb.family.headers_len()..)
-            .unwrap_or_default()
-    }
-
-    /// Returns the payload.
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        let headers = self.skb.family.headers_len();
-
-        self.skb.data_mut().get_mut(headers..).unwrap_or_default()
-    }
-
-    /// Continues a CRC-32 with a range of the payload, see [`crc32_le`](crate::crc32_le).
-    ///
-    /// Returns [`None`] if there is no such range.
-    pub fn crc32(&self, seed: u32, offset: usize, len: usize) -> Option<u32> {
-        let bytes = self.payload().get(offset..)?.get(..len)?;
-
-        Some(crate::crc32_le(seed, bytes))
-    }
-
     /// Sends it.
     ///
     /// It goes the way of packets that the host sends: through firewalls and queueing disciplines,

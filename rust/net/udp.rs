@@ -28,7 +28,8 @@ use crate::{
 pub trait Receiver: Send + Sync + 'static {
     /// A packet has come.
     ///
-    /// Its UDP checksum, if it has one, is right.
+    /// Its UDP checksum, if it has one, may not have been checked. It may be a train of packets,
+    /// see [`RxBuf::segments`](crate::RxBuf::segments).
     ///
     /// It is called in softirq context, on many CPUs at once, under the RCU read lock. It must not
     /// sleep.
@@ -53,10 +54,13 @@ impl<R: Receiver> AnyHook for Hook<R> {}
 /// # Invariants
 ///
 /// If there is `sk`, it is a UDP socket of the kernel, set up with [`receive_callback`] and a
-/// pointer to `hook`. After it was closed, `hook` stays for a grace period.
+/// pointer to `hook`; so is `tap`, with [`tap_callback`]. After they were closed, `hook` and `tap`
+/// stay for a grace period.
 #[derive(Default)]
 struct State {
     sk: Option<NonNull<bindings::sock>>,
+    /// What takes packets before the socket gets them.
+    tap: Option<NonNull<c_void>>,
     hook: Option<KBox<dyn AnyHook>>,
 }
 
@@ -78,6 +82,11 @@ impl Socket {
         let mut state = self.state.lock();
 
         if let Some(sk) = state.sk.take() {
+            if let Some(tap) = state.tap {
+                // SAFETY: By the type invariants it is one of a namespace that has not been taken
+                // apart, and it is closed once, as `sk` is taken.
+                unsafe { bindings::udp_tap_close(tap.as_ptr()) };
+            }
             // SAFETY: By the type invariants it is such a socket, which is not used again. The
             // namespace has not been taken apart: it closes its sockets before, see `Sockets`.
             unsafe { bindings::udp_tunnel_sock_release(sk.as_ptr()) };
@@ -87,8 +96,16 @@ impl Socket {
 
     /// Drops what the receiver needs, a grace period after [`Socket::shut`].
     fn settle(&self) {
-        let hook = self.state.lock().hook.take();
+        let (hook, tap) = {
+            let mut state = self.state.lock();
 
+            (state.hook.take(), state.tap.take())
+        };
+
+        if let Some(tap) = tap {
+            // SAFETY: It was closed a grace period ago, and is not used again.
+            unsafe { bindings::udp_tap_free(tap.as_ptr()) };
+        }
         drop(hook);
     }
 
@@ -212,11 +229,26 @@ impl UdpSocket {
             Ok(()) => {
                 let sk = NonNull::new(sk).ok_or(EINVAL)?;
 
-                // INVARIANT: It was set up so.
+                // INVARIANT: It was set up so. If there is no tap, dropping `this` closes it.
                 *this.socket.state.lock() = State {
                     sk: Some(sk),
+                    tap: None,
                     hook: Some(hook),
                 };
+
+                let mut tap = core::ptr::null_mut();
+                // SAFETY: It is an open UDP socket of a namespace with its protocols up. The user
+                // data are a pointer to what the callback expects, as above.
+                to_result(unsafe {
+                    bindings::udp_tap_open(
+                        sk.as_ptr(),
+                        user_data,
+                        Some(tap_callback::<R>),
+                        &mut tap,
+                    )
+                })?;
+                // INVARIANT: It was set up so.
+                this.socket.state.lock().tap = NonNull::new(tap);
                 Ok(Some(this))
             }
             Err(e) if e == EAFNOSUPPORT => Ok(None),
@@ -299,6 +331,27 @@ impl Drop for UdpSocket {
         self.socket.close();
         self.sockets.remove(&self.socket);
     }
+}
+
+/// The callback for a packet that is taken before UDP gets it.
+///
+/// # Safety
+///
+/// It must be called with user data that point to a `Hook<R>`, under the RCU read lock, with a
+/// packet that the callee takes over, and which is as UDP would hand it to a socket, or a train of
+/// such.
+unsafe extern "C" fn tap_callback<R: Receiver>(
+    user_data: *mut c_void,
+    skb: *mut bindings::sk_buff,
+) -> c_int {
+    // SAFETY: By the safety requirements.
+    let packet = unsafe { RxSkb::from_udp(skb) };
+
+    // SAFETY: By the safety requirements. A hook is freed a grace period after the tap was closed.
+    unsafe { &*user_data.cast::<Hook<R>>() }
+        .receiver
+        .receive(packet);
+    0
 }
 
 /// The callback of UDP for a packet.

@@ -28,6 +28,79 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFault;
 
+/// Bytes to copy from: the kernel's own, or registered memory.
+///
+/// Others may write to registered memory at any time: what is copied may be torn, and no reference
+/// to it is ever made.
+///
+/// # Invariants
+///
+/// `from` is valid for reads of `len` bytes during `'a`.
+#[derive(Clone, Copy)]
+pub struct Bytes<'a> {
+    from: *const u8,
+    len: usize,
+    _p: PhantomData<&'a [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for Bytes<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        // INVARIANT: A slice is valid for as long as it is borrowed.
+        Self {
+            from: bytes.as_ptr(),
+            len: bytes.len(),
+            _p: PhantomData,
+        }
+    }
+}
+
+impl Bytes<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Tells whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first `n`, or all if there are fewer, and the others.
+    pub fn split_at(self, n: usize) -> (Self, Self) {
+        let n = n.min(self.len);
+        // INVARIANT: Both are parts of what is valid.
+        (
+            Self { len: n, ..self },
+            Self {
+                from: self.from.wrapping_add(n),
+                len: self.len - n,
+                ..self
+            },
+        )
+    }
+
+    /// Copies as many of them as there is room for.
+    pub fn copy_to(&self, out: &mut [u8]) {
+        let n = self.len.min(out.len());
+        // SAFETY:
+        // - readable, by the type invariant, and `out` is writable for as many;
+        // - `out` is borrowed by nobody else and is memory of the kernel's own, so they don't
+        //   overlap.
+        unsafe { core::ptr::copy_nonoverlapping(self.from, out.as_mut_ptr(), n) };
+    }
+
+    /// Copies all of them.
+    ///
+    /// # Safety
+    ///
+    /// `to` must be valid for writes of as many.
+    unsafe fn copy_to_raw(&self, to: *mut u8) {
+        // SAFETY: By the type invariant and the caller's promise. Both may be parts of the same
+        // registered memory, so they may overlap.
+        unsafe { core::ptr::copy(self.from, to, self.len) };
+    }
+}
+
 /// Pinned memory of a process.
 ///
 /// The pages may be written by the process at any time: what is read may be torn, and no
@@ -132,15 +205,16 @@ impl Umem {
         self.length == 0
     }
 
-    /// Calls `f` with address and length of each piece of the range that is contiguous.
-    fn pieces(
+    /// Calls `f` with address and length of each piece of the range that is contiguous, until it
+    /// fails.
+    fn pieces<E: From<MemoryFault>>(
         &self,
         at: usize,
         len: usize,
-        mut f: impl FnMut(*mut u8, usize),
-    ) -> Result<(), MemoryFault> {
+        mut f: impl FnMut(*mut u8, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
         if at > self.length || len > self.length - at {
-            return Err(MemoryFault);
+            return Err(MemoryFault.into());
         }
         // No overflow: `at <= length`, and `offset + length` was checked in `pin`.
         let mut at = self.offset + at;
@@ -151,7 +225,7 @@ impl Umem {
             f(
                 core::ptr::with_exposed_provenance_mut::<u8>(page).wrapping_add(at % PAGE_SIZE),
                 n,
-            );
+            )?;
             at += n;
             left -= n;
         }
@@ -169,19 +243,41 @@ impl Umem {
             // - the memory is that of a process, `out` is the kernel's: they don't overlap.
             unsafe { core::ptr::copy_nonoverlapping(p, out.as_mut_ptr().add(done), n) };
             done += n;
+            Ok(())
+        })
+    }
+
+    /// Calls `f` with each piece of a range, in order, until it fails. Any context.
+    pub fn with_bytes<E: From<MemoryFault>>(
+        &self,
+        at: usize,
+        len: usize,
+        mut f: impl FnMut(Bytes<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // INVARIANT: In a pinned page, by the type invariant; the pages stay while `self` is
+        // borrowed, which is for longer than `f` can use the value.
+        self.pieces(at, len, |p, len| {
+            f(Bytes {
+                from: p,
+                len,
+                _p: PhantomData,
+            })
         })
     }
 
     /// Copies into the memory, at byte `at`. Any context.
-    pub fn write(&self, at: usize, data: &[u8]) -> Result<(), MemoryFault> {
+    pub fn write(&self, at: usize, data: Bytes<'_>) -> Result<(), MemoryFault> {
         if !self.writable {
             return Err(MemoryFault);
         }
-        let mut done = 0;
+        let mut rest = data;
         self.pieces(at, data.len(), |p, n| {
-            // SAFETY: As in `read`, the other way; the pages were pinned for writing.
-            unsafe { core::ptr::copy_nonoverlapping(data.as_ptr().add(done), p, n) };
-            done += n;
+            let (now, later) = rest.split_at(n);
+            rest = later;
+            // SAFETY: `p` is valid for `n` bytes, in a page pinned for writing, and `now` has no
+            // more than that.
+            unsafe { now.copy_to_raw(p) };
+            Ok(())
         })
     }
 
@@ -192,6 +288,7 @@ impl Umem {
             if n == 8 {
                 word = p;
             }
+            Ok::<_, MemoryFault>(())
         })?;
         if !self.writable || word.is_null() || !word.addr().is_multiple_of(8) {
             return Err(MemoryFault);
@@ -331,12 +428,14 @@ impl KernelPages {
     /// Copies into the memory, at byte `at`. Any context.
     ///
     /// To be called while the memory is registered only.
-    pub fn write(&self, at: usize, data: &[u8]) -> Result<(), MemoryFault> {
-        let mut done = 0;
+    pub fn write(&self, at: usize, data: Bytes<'_>) -> Result<(), MemoryFault> {
+        let mut rest = data;
         self.pieces(at, data.len(), |p, n| {
-            // SAFETY: As in `read`, the other way.
-            unsafe { core::ptr::copy_nonoverlapping(data.as_ptr().add(done), p, n) };
-            done += n;
+            let (now, later) = rest.split_at(n);
+            rest = later;
+            // SAFETY: `p` is valid for `n` bytes, by the type invariant and the consumer's
+            // promise, and `now` has no more than that.
+            unsafe { now.copy_to_raw(p) };
         })
     }
 
@@ -488,11 +587,30 @@ impl DmaMemory {
     /// Copies to kernel memory.
     ///
     /// `addr` must come from a work request of a kernel consumer.
-    pub fn write(&self, addr: u64, data: &[u8]) -> Result<(), MemoryFault> {
+    pub fn write(&self, addr: u64, data: Bytes<'_>) -> Result<(), MemoryFault> {
         let to = Self::pointer(addr, data.len())?;
-        // SAFETY: As in `read`, the other way.
-        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        // SAFETY: Writable, by the consumer's promise that comes with the key.
+        unsafe { data.copy_to_raw(to) };
         Ok(())
+    }
+
+    /// Calls `f` with a range of kernel memory.
+    ///
+    /// `addr` must come from a work request of a kernel consumer.
+    pub fn with_bytes<E: From<MemoryFault>>(
+        &self,
+        addr: u64,
+        len: usize,
+        f: impl FnOnce(Bytes<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let from = Self::pointer(addr, len)?;
+        // INVARIANT: Readable, by the consumer's promise that comes with the key: until the
+        // completion, which is after `f`.
+        f(Bytes {
+            from,
+            len,
+            _p: PhantomData,
+        })
     }
 
     fn pointer(addr: u64, len: usize) -> Result<*mut u8, MemoryFault> {

@@ -55,6 +55,7 @@ pub use link::{
 };
 pub use memory::{
     write_barrier,
+    Bytes,
     DmaMemory,
     KernelPages,
     MemoryFault,

@@ -2,6 +2,8 @@
 
 //! A spinlock that keeps softirqs away.
 
+use core::cmp::Ordering;
+
 use kernel::{
     ffi::c_char,
     sync::lock::{
@@ -117,4 +119,55 @@ unsafe impl Backend for BhSpinLockBackend {
         // SAFETY: The safety requirements ensure that `ptr` points to an initialised lock.
         unsafe { bindings::spin_assert_is_held(ptr) }
     }
+}
+
+/// Two locks of one kind, both held.
+///
+/// Whoever needs both gets them by [`lock_both`], always: it takes them in the order of their
+/// addresses, so that nobody waits for one while holding the other.
+pub struct BothGuards<'a, T> {
+    // In this order they are released: bottom halves stay disabled until both are.
+    second: BhSpinLockGuard<'a, T>,
+    first: BhSpinLockGuard<'a, T>,
+    swapped: bool,
+}
+
+impl<T: Unpin> BothGuards<'_, T> {
+    /// What they protect, in the order that [`lock_both`] was given.
+    pub fn get(&mut self) -> (&mut T, &mut T) {
+        if self.swapped {
+            (&mut *self.second, &mut *self.first)
+        } else {
+            (&mut *self.first, &mut *self.second)
+        }
+    }
+}
+
+/// Takes two locks; [`None`] if both are the same.
+///
+/// Context: as for [`BhSpinLock`].
+pub fn lock_both<'a, T>(a: &'a BhSpinLock<T>, b: &'a BhSpinLock<T>) -> Option<BothGuards<'a, T>> {
+    let swapped = match core::ptr::from_ref(a).cmp(&core::ptr::from_ref(b)) {
+        Ordering::Less => false,
+        Ordering::Greater => true,
+        Ordering::Equal => return None,
+    };
+    let (first, second) = if swapped { (b, a) } else { (a, b) };
+    let first = first.lock();
+    // The state is the first field of the type, as `Lock::from_raw` relies on.
+    let state = core::ptr::from_ref(second)
+        .cast::<bindings::spinlock_t>()
+        .cast_mut();
+
+    // SAFETY:
+    // - it is an initialised lock, and another than the one that is held: that keeps bottom halves
+    //   or interrupts disabled until both are released, see `BothGuards`;
+    // - nobody takes two in another order, so nobody who holds this one waits for the first.
+    unsafe { bindings::spin_lock_second(state) };
+    Some(BothGuards {
+        // SAFETY: It was just acquired, without disabling bottom halves.
+        second: unsafe { BhSpinLockGuard::new(second, false) },
+        first,
+        swapped,
+    })
 }

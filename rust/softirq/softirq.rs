@@ -39,9 +39,11 @@ mod bindings {
 }
 
 pub use bh_lock::{
+    lock_both,
     BhSpinLock,
     BhSpinLockBackend,
-    BhSpinLockGuard, //
+    BhSpinLockGuard,
+    BothGuards, //
 };
 pub use counters::Counters;
 pub use deadline::{

@@ -27,6 +27,19 @@ link_tests()
 	tap_program "$1" "$2: " "$LINK" -a "$HOSTA" -b "$HOSTB" "${@:3}"
 }
 
+# From here on each packet is one to firewalls and captures too, not a train.
+no_trains()
+{
+	on_a ethtool -K eth0 tx-udp-segmentation off >/dev/null &&
+		on_b ethtool -K eth0 tx-udp-segmentation off >/dev/null
+}
+
+trains()
+{
+	on_a ethtool -K eth0 tx-udp-segmentation on >/dev/null &&
+		on_b ethtool -K eth0 tx-udp-segmentation on >/dev/null
+}
+
 # netem WHAT...: what each host's interface does to what it sends.
 netem()
 {

@@ -14,6 +14,7 @@ use kernel::{
 };
 use rdma::{
     access,
+    Bytes,
     KernelPages,
     SgMap, //
 };
@@ -208,7 +209,7 @@ impl FastMr {
         domain: Domain,
         key: u32,
         va: u64,
-        data: &[u8],
+        data: Bytes<'_>,
     ) -> Result<(), Refusal> {
         if self.domain != domain {
             return Err(Refusal::Domain);
@@ -243,7 +244,7 @@ impl Registration {
     }
 
     /// Copies to the region, at byte `at`.
-    pub(crate) fn write(&self, at: u64, data: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn write(&self, at: u64, data: Bytes<'_>) -> Result<(), Refusal> {
         self.with(|pages| pages.write(at as usize, data).map_err(|_| Refusal::Range))
     }
 

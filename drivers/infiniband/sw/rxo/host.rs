@@ -11,6 +11,7 @@ use rdma::{
     wc_flags,
     wc_network,
     wc_opcode,
+    Bytes,
     QpEvent,
     QpTarget,
     Wc, //
@@ -44,6 +45,7 @@ use crate::{
         RemoteRange,
         User, //
     },
+    near::Near,
     port::Port,
     rq::RecvQueue,
     sq::{
@@ -59,10 +61,15 @@ use crate::{
 const GRH_LEN: usize = 40;
 
 /// The packet being processed.
-pub(crate) struct Packet {
-    pub(crate) buf: RxBuf,
-    /// Where its payload begins.
-    pub(crate) payload: usize,
+pub(crate) enum Packet {
+    /// From the network.
+    Wire {
+        buf: RxBuf,
+        /// Where its payload begins.
+        payload: usize,
+    },
+    /// From another queue pair of this host.
+    Near(Near),
 }
 
 /// The surroundings of a queue pair.
@@ -173,8 +180,8 @@ impl Host {
     /// The routing header of the current datagram: that of IPv6, or zeros and that of IPv4 (A17.4.5).
     fn place_grh(&self) -> Result<(), WcStatus> {
         let mut grh = [0; GRH_LEN];
-        if let Some(packet) = &self.packet {
-            let ip = packet.buf.ip();
+        if let Some(Packet::Wire { buf, .. }) = &self.packet {
+            let ip = buf.ip();
             if let Some(to) = GRH_LEN
                 .checked_sub(ip.len())
                 .and_then(|at| grh.get_mut(at..))
@@ -184,7 +191,13 @@ impl Host {
         }
         self.port
             .regions
-            .scatter(&self.port.stats, self.recv_domain, self.rq.list(), 0, &grh)
+            .scatter(
+                &self.port.stats,
+                self.recv_domain,
+                self.rq.list(),
+                0,
+                (&grh[..]).into(),
+            )
             .map_err(local_status)
     }
 
@@ -209,28 +222,31 @@ impl Host {
 }
 
 /// Calls `f` with each piece of the current packet's payload and where it begins in it.
-fn payload<E>(
+fn payload<E: Copy>(
     packet: &mut Option<Packet>,
     len: u32,
     missing: E,
-    mut f: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    mut f: impl FnMut(u32, Bytes<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let Some(packet) = packet else {
-        return Err(missing);
-    };
     let mut done = 0u32;
+    let mut piece = |bytes: Bytes<'_>| {
+        let at = done;
+        // CAST: A packet has less than 64 KiB.
+        done = done.saturating_add(bytes.len() as u32);
+        f(at, bytes)
+    };
+    let (buf, from) = match packet {
+        None => return Err(missing),
+        Some(Packet::Near(near)) => return near.pieces(len as usize, missing, piece),
+        Some(Packet::Wire { buf, payload }) => (buf, *payload),
+    };
     let mut failed = None;
-    let walked = packet
-        .buf
-        .for_each_chunk(packet.payload, len as usize, |chunk| {
-            let r = f(done, chunk);
-            // CAST: A packet has less than 64 KiB.
-            done = done.saturating_add(chunk.len() as u32);
-            r.map_err(|e| {
-                failed = Some(e);
-                EIO
-            })
-        });
+    let walked = buf.for_each_chunk(from, len as usize, |chunk| {
+        piece(chunk.into()).map_err(|e| {
+            failed = Some(e);
+            EIO
+        })
+    });
     match (failed, walked) {
         (Some(e), _) => Err(e),
         (None, Ok(())) => Ok(()),
@@ -319,14 +335,14 @@ impl Env for Host {
         }
         if c.grh {
             wc.flags |= wc_flags::GRH;
-            if let Some(packet) = &self.packet {
+            if let Some(Packet::Wire { buf, .. }) = &self.packet {
                 wc.flags |= wc_flags::WITH_NETWORK_HDR_TYPE;
-                wc.network_hdr_type = if packet.buf.saddr().is_v4() {
+                wc.network_hdr_type = if buf.saddr().is_v4() {
                     wc_network::IPV4
                 } else {
                     wc_network::IPV6
                 };
-                if let Some(smac) = packet.buf.smac() {
+                if let Some(smac) = buf.smac() {
                     wc.flags |= wc_flags::WITH_SMAC;
                     wc.smac = smac;
                 }
@@ -370,7 +386,7 @@ impl Env for Host {
                 .get_mut(at as usize..)
                 .and_then(|b| b.get_mut(..chunk.len()))
                 .ok_or(KeyFault::Operational)?;
-            to.copy_from_slice(chunk);
+            chunk.copy_to(to);
             Ok(())
         })?;
         region.store(bytes)
@@ -414,7 +430,7 @@ impl Env for Host {
                 self.domain,
                 list,
                 0,
-                &original.to_ne_bytes(),
+                (&original.to_ne_bytes()[..]).into(),
             )
             .map_err(local_status)
     }

@@ -18,12 +18,15 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        Arc,
+        ArcBorrow, //
     }, //
 };
 use rdma::{
     access,
+    Bytes,
     DmaMemory,
+    MemoryFault,
     MwKind,
     Sge,
     Umem, //
@@ -100,6 +103,12 @@ pub(crate) enum Refusal {
     Domain,
     Rights,
     Range,
+}
+
+impl From<MemoryFault> for Refusal {
+    fn from(_: MemoryFault) -> Self {
+        Refusal::Range
+    }
 }
 
 impl Refusal {
@@ -205,20 +214,34 @@ impl Mr {
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), Refusal> {
         let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
         match &*memory {
-            Memory::User(umem) => umem.read(offset(at)?, out),
-            Memory::Kernel(kernel) => kernel.read(at, out),
+            Memory::User(umem) => umem.read(offset(at)?, out)?,
+            Memory::Kernel(kernel) => kernel.read(at, out)?,
         }
-        .map_err(|_| Refusal::Range)
+        Ok(())
+    }
+
+    /// Calls `f` with each piece of a range of the region, in order, until it fails.
+    pub(crate) fn with_bytes(
+        &self,
+        at: u64,
+        len: usize,
+        f: impl FnMut(Bytes<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
+        match &*memory {
+            Memory::User(umem) => umem.with_bytes(offset(at)?, len, f),
+            Memory::Kernel(kernel) => kernel.with_bytes(at, len, f),
+        }
     }
 
     /// Copies to the region, at byte `at`.
-    pub(crate) fn write(&self, at: u64, data: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn write(&self, at: u64, data: Bytes<'_>) -> Result<(), Refusal> {
         let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
         match &*memory {
-            Memory::User(umem) => umem.write(offset(at)?, data),
-            Memory::Kernel(kernel) => kernel.write(at, data),
+            Memory::User(umem) => umem.write(offset(at)?, data)?,
+            Memory::Kernel(kernel) => kernel.write(at, data)?,
         }
-        .map_err(|_| Refusal::Range)
+        Ok(())
     }
 
     /// Carries out an atomic on the eight bytes at `at`.
@@ -284,8 +307,18 @@ impl RemoteRange {
         .map_err(|_| KeyFault::Access)
     }
 
+    /// Returns the region and where in it a part of the range begins, if the range is one of a
+    /// plain region.
+    pub(crate) fn region(&self, offset: u32, len: usize) -> Option<(Arc<Mr>, u64)> {
+        let at = self.within(offset, len).ok()?;
+        match &self.target {
+            Target::Region(mr) => Some((mr.clone(), at)),
+            Target::Window(_) | Target::Fast(_) => None,
+        }
+    }
+
     /// Copies to the range.
-    pub(crate) fn write(&self, offset: u32, data: &[u8]) -> Result<(), KeyFault> {
+    pub(crate) fn write(&self, offset: u32, data: Bytes<'_>) -> Result<(), KeyFault> {
         let at = self.within(offset, data.len())?;
         match &self.target {
             Target::Region(mr) => mr.write(at, data),
@@ -653,6 +686,33 @@ impl Regions {
         })
     }
 
+    /// Returns the region and where in it `len` bytes of a list begin, `skip` bytes into it, if all
+    /// of them lie in one plain region.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::gather`].
+    pub(crate) fn source(
+        &self,
+        stats: &Stats,
+        domain: Domain,
+        list: &[Sge],
+        skip: u32,
+        len: usize,
+    ) -> Result<Option<(Arc<Mr>, u64)>, Refusal> {
+        let mut found = None;
+        for_pieces(list, skip, len, |piece| {
+            if piece.length as usize == len && Kind::of(piece.lkey) == Kind::Region {
+                self.local(stats, domain, piece, 0, |mr, at| {
+                    found = Some((mr.into(), at));
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     /// Copies to the memory that a list names, beginning `skip` bytes into it.
     pub(crate) fn scatter(
         &self,
@@ -660,7 +720,7 @@ impl Regions {
         domain: Domain,
         list: &[Sge],
         skip: u32,
-        data: &[u8],
+        data: Bytes<'_>,
     ) -> Result<(), Refusal> {
         let mut rest = data;
         for_pieces(list, skip, data.len(), |piece| {
@@ -699,13 +759,13 @@ impl Regions {
         domain: Domain,
         piece: &Sge,
         rights: u32,
-        f: impl FnOnce(&Mr, u64) -> Result<(), Refusal>,
+        f: impl FnOnce(ArcBorrow<'_, Mr>, u64) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         self.table
             .with(piece.lkey >> TAG_BITS, |mr| {
                 let len = u64::from(piece.length);
                 let at = mr.check(domain, piece.lkey, piece.addr, len, rights)?;
-                f(&mr, at)
+                f(mr, at)
             })
             .unwrap_or(Err(Refusal::Unknown))
             .inspect_err(|refusal| stats.count(refusal.stat()))

@@ -150,6 +150,11 @@ impl Port {
         }
     }
 
+    /// Tells whether packets could leave and come in.
+    pub(crate) fn is_up(&self) -> bool {
+        self.netdev.lock().as_ref().is_some_and(|d| d.is_up())
+    }
+
     /// Tells whether a GID is one of the port's.
     pub(crate) fn owns(&self, gid: &[u8; 16]) -> bool {
         let device = self.device.lock().clone();

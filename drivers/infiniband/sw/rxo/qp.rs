@@ -9,11 +9,18 @@
 use kernel::{
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         ArcBorrow, //
     }, //
 };
-use net::IpAddr;
+use net::{
+    IpAddr,
+    RxBuf, //
+};
 use rdma::{
     access,
     MmapEntry,
@@ -44,6 +51,7 @@ use rxo_transport::{
     WcStatus, //
 };
 use softirq::{
+    lock_both,
     new_bh_spinlock,
     BhSpinLock,
     DeadlineTimer,
@@ -65,6 +73,7 @@ use crate::{
         MAX_RD_ATOMIC, //
     },
     mr::Domain,
+    near,
     port::Port,
     provider::Rxo,
     rq::RecvQueue,
@@ -92,15 +101,18 @@ const DOORBELL_VISITS: u32 = 16;
 const FLUSH_POLL_NS: u64 = 50_000_000;
 
 /// What the lock protects.
-struct Inner {
-    qp: Qp<Host>,
-    host: Host,
+pub(crate) struct Inner {
+    pub(crate) qp: Qp<Host>,
+    pub(crate) host: Host,
     /// The way to the connected peer, of RC and UC.
-    way: Option<Way>,
+    pub(crate) way: Option<Way>,
     path: Option<Path>,
     ip_id: u16,
     /// What the network had no room for.
     unsent: Option<Unsent>,
+    /// For payload on its way to a queue pair of this host, where it needs to be copied; empty
+    /// until then.
+    pub(crate) buffer: KVec<u8>,
 }
 
 /// The rest of a burst.
@@ -126,6 +138,8 @@ pub(crate) struct QueuePair {
     recv_cq: Arc<CompletionQueue>,
     srq: Option<Arc<SharedQueue>>,
     target: QpTarget,
+    /// The number of the peer, if it seems to be on this host; else 0.
+    near: Atomic<u32>,
     #[pin]
     gate: Gate,
     #[pin]
@@ -182,7 +196,7 @@ fn vec_of<T>(n: usize, mut f: impl FnMut() -> T) -> Result<KVVec<T>> {
     Ok(v)
 }
 
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::from_nanos(softirq::now_ns())
 }
 
@@ -231,6 +245,7 @@ impl QueuePair {
                 recv_cq: p.recv_cq,
                 srq: p.srq,
                 target: p.target,
+                near: Atomic::new(0),
                 gate <- Gate::new(),
                 timer <- DeadlineTimer::new(),
                 inner <- new_bh_spinlock!(Inner {
@@ -241,6 +256,7 @@ impl QueuePair {
                     // CAST: any 16 bits.
                     ip_id: net::random_u32() as u16,
                     unsent: None,
+                    buffer: KVec::new(),
                 }, "QueuePair::inner"),
                 _permit: p.permit,
             }),
@@ -261,32 +277,113 @@ impl QueuePair {
         f: impl FnOnce(&mut Inner, Instant) -> R,
     ) -> Option<(R, bool)> {
         let _pass = this.gate.enter()?;
-        let (ret, more, pending) = {
+        if let Some(peer) = this.near_peer() {
+            let peer = peer.as_arc_borrow();
+            // It may be on its way out.
+            let pass = peer.gate.enter();
+            let locked = pass
+                .as_ref()
+                .and_then(|_| lock_both(&this.inner, &peer.inner));
+            if let Some(mut both) = locked {
+                let (inner, other) = both.get();
+                let ret = f(inner, now());
+                // What `f` did may have connected or parted them.
+                let linked = peer.user && near::are_linked(inner, other);
+                let (again, others) = if linked {
+                    let again = Self::exchange(inner, other);
+                    (again, peer.end_visit(peer, other, None))
+                } else {
+                    (this.transmit(inner), Pending::default())
+                };
+                let pending = this.end_visit(this, inner, again);
+                drop(both);
+                this.deliver(pending);
+                peer.deliver(others);
+                return Some((ret, again.is_some()));
+            }
+        }
+        let (ret, again, pending) = {
             let mut guard = this.inner.lock();
             let inner = &mut *guard;
-            let now = now();
-            let ret = f(inner, now);
+            let ret = f(inner, now());
             let again = this.transmit(inner);
-            if inner.host.pending.lost() > 0 {
-                // The consumer lost a completion, so it can't make sense of those that follow.
-                inner.fail(now);
-                let lost = inner.host.pending.lost();
-                this.port.stats.add(Stat::CqOverflows, u64::from(lost));
-            }
-            this.arm(this, inner, again);
-            (
-                ret,
-                again.is_some(),
-                core::mem::take(&mut inner.host.pending),
-            )
+            (ret, again, this.end_visit(this, inner, again))
         };
+        this.deliver(pending);
+        Some((ret, again.is_some()))
+    }
+
+    /// Does what is left to do before the lock is released.
+    fn end_visit(
+        &self,
+        this: ArcBorrow<'_, Self>,
+        inner: &mut Inner,
+        again: Option<u64>,
+    ) -> Pending {
+        if inner.host.pending.lost() > 0 {
+            // The consumer lost a completion, so it can't make sense of those that follow.
+            inner.fail(now());
+            let lost = inner.host.pending.lost();
+            self.port.stats.add(Stat::CqOverflows, u64::from(lost));
+        }
+        self.arm(this, inner, again);
+        core::mem::take(&mut inner.host.pending)
+    }
+
+    /// Makes the calls to consumers, after the lock has been released.
+    fn deliver(&self, pending: Pending) {
         pending.deliver(
-            &this.send_cq,
-            &this.recv_cq,
-            this.srq.as_deref(),
-            &this.target,
+            &self.send_cq,
+            &self.recv_cq,
+            self.srq.as_deref(),
+            &self.target,
         );
-        Some((ret, more))
+    }
+
+    /// The queue pair of this host that this one may be connected to.
+    fn near_peer(&self) -> Option<Arc<Self>> {
+        match self.near.load(Relaxed) {
+            0 => None,
+            number => self.port.ns.switch.get(number),
+        }
+    }
+
+    /// The number of the peer of `inner`, if that is on this host and may be reached directly; 0 if
+    /// not.
+    ///
+    /// A kernel consumer is not: told of a completion it may post at once, so that two of them
+    /// could call each other without end.
+    fn find_near(&self, inner: &Inner) -> u32 {
+        let peer = inner.qp.query().dest_qpn.unwrap_or(0);
+        let direct = crate::module_parameters::loopback.value() != 0
+            && self.user
+            && peer != self.number
+            && inner
+                .way
+                .as_ref()
+                .is_some_and(|way| self.port.ns.switch.owns(way.ends.remote));
+        if direct {
+            peer
+        } else {
+            0
+        }
+    }
+
+    /// Moves what two queue pairs that are connected to each other have for each other; tells when
+    /// to come back for more.
+    fn exchange(inner: &mut Inner, other: &mut Inner) -> Option<u64> {
+        let mut left = BUDGET;
+        while left > 0 {
+            // What this one sends is answered before it sends more.
+            let answered = near::pass(other, inner, left);
+            left = left.saturating_sub(answered);
+            let sent = near::pass(inner, other, left);
+            left = left.saturating_sub(sent);
+            if answered == 0 && sent == 0 {
+                return None;
+            }
+        }
+        Some(softirq::now_ns().saturating_add(YIELD_NS))
     }
 
     /// Sends what the transport wants sent; tells when to come back for more.
@@ -332,25 +429,36 @@ impl QueuePair {
         }
     }
 
-    /// Takes a packet that was addressed to this queue pair and found intact.
-    pub(crate) fn receive(this: ArcBorrow<'_, Self>, parsed: &Parsed, packet: Packet) {
+    /// Takes packets that were addressed to this queue pair and found intact: `next` gives one after
+    /// the other, and where in the buffer its payload begins.
+    ///
+    /// Gives the buffer back, unless the queue pair is being destroyed.
+    pub(crate) fn receive(
+        this: ArcBorrow<'_, Self>,
+        buf: RxBuf,
+        mut next: impl FnMut(&RxBuf) -> Option<(Parsed, usize)>,
+    ) -> Option<RxBuf> {
         Self::visit(this, |inner, now| {
-            let stats = &inner.host.port.stats;
-            if let Some(way) = &inner.way {
-                // A connection has one peer (9.6.1.2, C9-54).
-                if packet.buf.saddr() != way.ends.remote || packet.buf.daddr() != way.ends.local {
-                    stats.count(Stat::RxWrongAddress);
-                    return;
+            // A connection has one peer (9.6.1.2, C9-54).
+            let foreign = inner
+                .way
+                .as_ref()
+                .is_some_and(|way| buf.saddr() != way.ends.remote || buf.daddr() != way.ends.local);
+            let mut buf = buf;
+            while let Some((parsed, payload)) = next(&buf) {
+                if foreign {
+                    inner.host.port.stats.count(Stat::RxWrongAddress);
+                    continue;
+                }
+                inner.take_in(now, &parsed, Packet::Wire { buf, payload });
+                match inner.host.packet.take() {
+                    Some(Packet::Wire { buf: back, .. }) => buf = back,
+                    _ => return None,
                 }
             }
-            if parsed.headers.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff {
-                stats.count(Stat::RxBadPkey);
-                return;
-            }
-            inner.host.packet = Some(packet);
-            inner.qp.on_packet(now, parsed, &mut inner.host);
-            inner.host.packet = None;
-        });
+            Some(buf)
+        })
+        .flatten()
     }
 
     /// A process has posted sends in its ring, or receives that are to be flushed.
@@ -497,11 +605,13 @@ impl QueuePair {
                 inner.host.rq.reset();
                 inner.way = None;
                 inner.path = None;
+                this.near.store(0, Relaxed);
             }
             if let (Some(path), Some(ends)) = (path, ends) {
                 if !is_datagram(this.kind) {
                     let remote = inner.qp.query().dest_qpn.unwrap_or(0);
                     inner.way = Some(Way::new(&path, ends, this.number, remote));
+                    this.near.store(this.find_near(inner), Relaxed);
                 }
                 inner.path = Some(path);
             }
@@ -558,6 +668,27 @@ impl QueuePair {
 }
 
 impl Inner {
+    /// Lets the transport take a packet in, which is left in [`Host::packet`].
+    pub(crate) fn take_in(&mut self, now: Instant, parsed: &Parsed, packet: Packet) {
+        self.host.packet = Some(packet);
+        if !self.is_in_partition(parsed) {
+            return self.host.port.stats.count(Stat::RxBadPkey);
+        }
+        self.qp.on_packet(now, parsed, &mut self.host);
+    }
+
+    /// Tells whether a packet is one of the partition.
+    pub(crate) fn is_in_partition(&self, parsed: &Parsed) -> bool {
+        parsed.headers.bth.pkey & 0x7fff == DEFAULT_PKEY & 0x7fff
+    }
+
+    /// Takes out what the network had no room for, and where to go on with it, if it is still to be
+    /// sent.
+    pub(crate) fn take_unsent(&mut self) -> Option<(Burst, u32)> {
+        let rest = self.unsent.take()?;
+        self.is_due(&rest).then_some((rest.burst, rest.at))
+    }
+
     /// Puts the queue pair into ERR, for a reason that is neither its peer's nor its consumer's.
     fn fail(&mut self, now: Instant) {
         if self.qp.state() == QpState::Err {

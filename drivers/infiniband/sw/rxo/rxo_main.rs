@@ -22,6 +22,7 @@ mod limits;
 mod mcast;
 mod mr;
 mod mw;
+mod near;
 mod port;
 mod provider;
 mod qp;
@@ -50,6 +51,12 @@ module! {
     description: "RDMA over Ethernet (RoCEv2) in software",
     license: "GPL",
     alias: ["rdma-link-rxo"],
+    params: {
+        loopback: u8 {
+            default: 1,
+            description: "Whether data between queue pairs of one host goes directly (1) or as packets (0)",
+        },
+    },
 }
 
 net::impl_per_net!(RxoNet);

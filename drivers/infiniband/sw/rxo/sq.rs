@@ -192,6 +192,14 @@ impl SendQueue {
         Some(Data::List(self.sges.get(from..from + s.num_sge)?))
     }
 
+    /// The list of a slot, if its data lies in memory.
+    pub(crate) fn list(&self, slot: u32) -> Option<&[Sge]> {
+        match self.data(slot)? {
+            Data::List(list) => Some(list),
+            Data::Inline(_) => None,
+        }
+    }
+
     /// Why the work request of a slot can't be carried out.
     pub(crate) fn fault(&self, slot: u32) -> Option<WcStatus> {
         self.slots.get(slot as usize)?.fault

@@ -12,6 +12,10 @@ pub(crate) enum Stat {
     TxPackets,
     /// Bytes of UDP payload sent.
     TxBytes,
+    /// Packets, among those sent, that went to a queue pair of the same host without the network.
+    LoopbackPackets,
+    /// Times that packets of one size went through the network stack as one.
+    TxTrains,
     /// Packets that the network stack did not take.
     TxDropped,
     /// Times that the network stack had no room for a packet, which is then offered again.
@@ -22,6 +26,8 @@ pub(crate) enum Stat {
     RxPackets,
     /// Bytes of UDP payload received, of valid packets.
     RxBytes,
+    /// Times that packets of one size came as one.
+    RxTrains,
     /// Packets with a wrong invariant CRC.
     RxIcrcErrors,
     /// Packets that are not RoCEv2.
@@ -68,11 +74,14 @@ const NAMES: [&str; COUNT] = {
     let own: [&str; DRIVER] = [
         "tx_packets",
         "tx_bytes",
+        "loopback_packets",
+        "tx_trains",
         "tx_dropped",
         "tx_refused",
         "tx_no_route",
         "rx_packets",
         "rx_bytes",
+        "rx_trains",
         "rx_icrc_errors",
         "rx_malformed",
         "rx_multicast",

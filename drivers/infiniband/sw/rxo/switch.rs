@@ -29,7 +29,6 @@ use rxo_transport::wire::{
     Headers,
     Malformed,
     Parsed,
-    BTH_LEN,
     ICRC_LEN,
     MAX_HEADER_LEN, //
 };
@@ -42,7 +41,6 @@ use softirq::{
 
 use crate::{
     ah::address,
-    host::Packet,
     mcast::Groups,
     port::Port,
     qp::QueuePair,
@@ -76,6 +74,17 @@ impl Switch {
     /// Reserves a number for a new queue pair.
     pub(crate) fn reserve(&self) -> Result<Reservation<'_, QueuePair>> {
         self.qps.reserve_cyclic(NUMBERS)
+    }
+
+    /// The queue pair of a number.
+    pub(crate) fn get(&self, number: u32) -> Option<Arc<QueuePair>> {
+        self.qps.get(number)
+    }
+
+    /// Tells whether an address is one of a device here.
+    pub(crate) fn owns(&self, address: IpAddr) -> bool {
+        let gid = crate::ah::gid(address);
+        self.ports.lock().iter().any(|p| p.owns(&gid))
     }
 
     /// Takes a queue pair out.
@@ -117,61 +126,169 @@ impl Switch {
                 stats.count(Stat::RxNoMemory);
                 continue;
             };
-            let payload = parsed.header_len;
-            let packet = Packet { buf: copy, payload };
-            QueuePair::receive(qp.as_arc_borrow(), parsed, packet);
+            let mut packet = Some((*parsed, parsed.header_len));
+            QueuePair::receive(qp.as_arc_borrow(), copy, |_| packet.take());
         }
     }
 
-    /// Parses and checks a packet; the error says how to count it.
-    fn check(buf: &mut RxBuf) -> Result<Parsed, Stat> {
-        let len = buf.len().checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
-        let head = len.min(MAX_HEADER_LEN);
-        buf.pull(head).ok_or(Stat::RxMalformed)?;
-        let bytes = buf.linear();
-        let parsed = Headers::parse(bytes, len).map_err(|_: Malformed| Stat::RxMalformed)?;
-        let mut crc = invariant_crc(buf.ip(), buf.udp(), bytes).ok_or(Stat::RxMalformed)?;
-        // Parsed, so it has a base transport header.
-        buf.for_each_chunk(BTH_LEN, len.saturating_sub(BTH_LEN), |chunk| {
+    /// Parses a packet of a train; also tells where its payload begins.
+    fn parse(buf: &RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
+        let (from, len) = buf.segment(index);
+        let len = len.checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
+        let mut head = [0; MAX_HEADER_LEN];
+        let head = head
+            .get_mut(..len.min(MAX_HEADER_LEN))
+            .ok_or(Stat::RxMalformed)?;
+        buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
+        let parsed = Headers::parse(head, len).map_err(|_: Malformed| Stat::RxMalformed)?;
+        let payload = from.saturating_add(parsed.header_len);
+        Ok((parsed, payload))
+    }
+
+    /// Parses and checks a packet of a train; the error says how to count it.
+    fn check(buf: &mut RxBuf, index: usize) -> Result<Parsed, Stat> {
+        let (parsed, payload) = Self::parse(buf, index)?;
+        let (from, len) = buf.segment(index);
+        let end = from
+            .saturating_add(len)
+            .checked_sub(ICRC_LEN)
+            .ok_or(Stat::RxMalformed)?;
+        let mut head = [0; MAX_HEADER_LEN];
+        let head = head.get_mut(..parsed.header_len).ok_or(Stat::RxMalformed)?;
+        buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
+        let below = buf.headers(index).ok_or(Stat::RxMalformed)?;
+        let mut crc = invariant_crc(below.ip(), below.udp(), head).ok_or(Stat::RxMalformed)?;
+        let rest = end.checked_sub(payload).ok_or(Stat::RxMalformed)?;
+        buf.for_each_chunk(payload, rest, |chunk| {
             crc = crc32(crc, chunk);
             Ok(())
         })
         .map_err(|_| Stat::RxMalformed)?;
         let mut sent = [0; ICRC_LEN];
-        buf.copy_to(len, &mut sent).map_err(|_| Stat::RxMalformed)?;
+        buf.copy_to(end, &mut sent).map_err(|_| Stat::RxMalformed)?;
         if u32::from_le_bytes(sent) != !crc {
             return Err(Stat::RxIcrcErrors);
         }
         Ok(parsed)
+    }
+
+    /// The queue pair that a packet goes to.
+    fn find(&self, buf: &RxBuf, number: u32) -> Option<Arc<QueuePair>> {
+        if number == QP1 {
+            self.port(buf).and_then(|p| p.gsi())
+        } else {
+            self.qps.get(number)
+        }
+    }
+}
+
+/// Packets of a train that were found intact.
+struct Intact {
+    /// The first that was looked at.
+    first: usize,
+    /// A bit for each of those that follow, and for it.
+    bits: u64,
+    /// Where those go that the next visit is for.
+    number: u32,
+}
+
+impl Intact {
+    /// Checks as many packets as there are bits, from `first` on.
+    fn look(switch: &Switch, buf: &mut RxBuf, first: usize) -> Self {
+        let mut this = Self {
+            first,
+            bits: 0,
+            number: 0,
+        };
+        for i in 0..u64::BITS {
+            let index = first.saturating_add(i as usize);
+            if index >= buf.segments() {
+                break;
+            }
+            match Switch::check(buf, index) {
+                Ok(parsed) => {
+                    if this.bits == 0 {
+                        this.number = parsed.headers.bth.dest_qp;
+                    }
+                    this.bits |= 1 << i;
+                }
+                Err(stat) => switch.count(buf, stat),
+            }
+        }
+        this
+    }
+
+    /// The next packet, if it goes to the same queue pair; else what is left begins with another
+    /// number.
+    fn next(&mut self, buf: &RxBuf) -> Option<(Parsed, usize)> {
+        if self.bits == 0 {
+            return None;
+        }
+        let i = self.bits.trailing_zeros();
+        let (parsed, payload) = Switch::parse(buf, self.first.saturating_add(i as usize)).ok()?;
+        if parsed.headers.bth.dest_qp != self.number {
+            self.number = parsed.headers.bth.dest_qp;
+            return None;
+        }
+        self.bits &= self.bits.wrapping_sub(1);
+        Some((parsed, payload))
     }
 }
 
 impl Receiver for Switch {
     fn receive(&self, skb: RxSkb<'_>) {
         let mut buf = skb.into_buf();
-        let parsed = match Self::check(&mut buf) {
-            Ok(parsed) => parsed,
-            Err(stat) => return self.count(&buf, stat),
-        };
-        let number = parsed.headers.bth.dest_qp;
-        // The one is not without the other (10.5.2).
-        match (number == MULTICAST, buf.daddr().is_multicast()) {
-            (true, true) => return self.spread(&buf, &parsed),
-            (false, false) => (),
-            _ => return self.count(&buf, Stat::RxNoQp),
+        if buf.daddr().is_multicast() {
+            return self.receive_multicast(buf);
         }
-        let qp = if number == QP1 {
-            self.port(&buf).and_then(|p| p.gsi())
-        } else {
-            self.qps.get(number)
-        };
-        let Some(qp) = qp else {
-            return self.count(&buf, Stat::RxNoQp);
-        };
-        qp.port.stats.count(Stat::RxPackets);
-        qp.port.stats.add(Stat::RxBytes, buf.len() as u64);
-        let payload = parsed.header_len;
-        QueuePair::receive(qp.as_arc_borrow(), &parsed, Packet { buf, payload });
+        let count = buf.segments();
+        let mut first = 0;
+        while first < count {
+            let mut intact = Intact::look(self, &mut buf, first);
+            first = first.saturating_add(u64::BITS as usize);
+            while intact.bits != 0 {
+                let number = intact.number;
+                // A number that stands for members of a group is none of a queue pair (10.5.2).
+                let qp = Some(number)
+                    .filter(|n| *n != MULTICAST)
+                    .and_then(|n| self.find(&buf, n));
+                match qp {
+                    Some(qp) => {
+                        let stats = &qp.port.stats;
+                        let packets = |buf: &RxBuf| {
+                            let (parsed, payload) = intact.next(buf)?;
+                            stats.count(Stat::RxPackets);
+                            stats.add(Stat::RxBytes, parsed.wire_len() as u64);
+                            Some((parsed, payload))
+                        };
+                        match QueuePair::receive(qp.as_arc_borrow(), buf, packets) {
+                            Some(back) => buf = back,
+                            None => return,
+                        }
+                    }
+                    None => {
+                        while intact.next(&buf).is_some() {
+                            self.count(&buf, Stat::RxNoQp);
+                        }
+                    }
+                }
+            }
+        }
+        if count > 1 {
+            self.count(&buf, Stat::RxTrains);
+        }
+    }
+}
+
+impl Switch {
+    /// Takes a datagram to a group.
+    fn receive_multicast(&self, mut buf: RxBuf) {
+        match Self::check(&mut buf, 0) {
+            // The one is not without the other (10.5.2).
+            Ok(parsed) if parsed.headers.bth.dest_qp == MULTICAST => self.spread(&buf, &parsed),
+            Ok(_) => self.count(&buf, Stat::RxNoQp),
+            Err(stat) => self.count(&buf, stat),
+        }
     }
 }
 

@@ -4,22 +4,20 @@
 
 use kernel::prelude::*;
 use net::{
-    Family,
     FlowKey,
-    IpAddr,
     Route,
     TxHeader,
+    TxPacket,
     TxResult,
-    TxSkb, //
+    TxSkb,
+    TxTrain, //
 };
 use rxo_transport::{
     burst::PacketOut,
     wire::{
         crc32,
         icrc,
-        BTH_LEN,
-        ICRC_LEN,
-        MAX_HEADER_LEN, //
+        BTH_LEN, //
     },
     Burst,
     Qp,
@@ -31,7 +29,10 @@ use crate::{
     ah::Ends,
     host::Host,
     port::Port,
-    stats::Stat, //
+    stats::{
+        Stat,
+        Stats, //
+    }, //
 };
 
 /// The UDP port of RoCEv2 (A17.2).
@@ -61,6 +62,21 @@ impl Way {
             flow_label: path.flow_label,
             sport: source_port(path.flow_label, local_qpn, remote_qpn),
             route: None,
+        }
+    }
+
+    /// What the headers of a packet say.
+    fn header(&self, ip_id: u16) -> TxHeader {
+        TxHeader {
+            saddr: self.ends.local,
+            daddr: self.ends.remote,
+            tos: self.tos,
+            ttl: self.ttl,
+            flow_label: self.flow_label,
+            ip_id,
+            df: true,
+            sport: self.sport,
+            dport: ROCE_PORT,
         }
     }
 
@@ -97,31 +113,39 @@ fn source_port(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
     ((label & 0x3fff) ^ (label >> 14)) as u16 | 0xc000
 }
 
+/// From so many bytes on the machine's instructions for CRCs, whose registers have to be saved first,
+/// are faster than a table.
+const LONG: usize = 256;
+
 /// Continues a CRC-32 over bytes, in the fastest way that the machine has.
 pub(crate) fn crc32(crc: u32, bytes: &[u8]) -> u32 {
-    if net::crc32_is_fast() {
+    if bytes.len() >= LONG && net::crc32_is_fast() {
         net::crc32_le(crc, bytes)
     } else {
         crc32::update(crc, bytes)
     }
 }
 
-/// Begins the invariant CRC of a packet with its IP, UDP and base transport headers. What follows
-/// them is added by [`crc32()`]; the complement of that goes on the wire.
+/// Begins the invariant CRC of a packet: that of its IP and UDP headers and of what of the rest is
+/// in `begin`, which is the base transport header at least. The bytes that follow, but for the CRC
+/// itself, are added by [`crc32()`]; the complement of that goes on the wire.
 ///
 /// `None` if the headers don't have the lengths that they must have.
-pub(crate) fn invariant_crc(ip: &[u8], udp: &[u8], bth: &[u8]) -> Option<u32> {
+pub(crate) fn invariant_crc(ip: &[u8], udp: &[u8], begin: &[u8]) -> Option<u32> {
     let udp = udp.first_chunk()?;
-    let bth = bth.first_chunk::<BTH_LEN>()?;
-    match ip.len() {
-        20 => Some(crc32(!0, &icrc::v4_prefix(ip.first_chunk()?, udp, bth))),
-        40 => Some(crc32(!0, &icrc::v6_prefix(ip.first_chunk()?, udp, bth))),
-        _ => None,
-    }
+    let (bth, rest) = begin.split_first_chunk::<BTH_LEN>()?;
+    let crc = match ip.len() {
+        20 => crc32(!0, &icrc::v4_prefix(ip.first_chunk()?, udp, bth)),
+        40 => crc32(!0, &icrc::v6_prefix(ip.first_chunk()?, udp, bth)),
+        _ => return None,
+    };
+    Some(crc32(crc, rest))
 }
 
 /// Sends the packets of a burst from packet `from` on. Returns the packet that the network refused
 /// for now, as its queue is full; what it can't send for another reason counts as lost on the way.
+///
+/// Packets of one size go as a train where the device takes such.
 ///
 /// # Errors
 ///
@@ -134,14 +158,35 @@ pub(crate) fn send_burst(
     burst: &Burst,
     from: u32,
 ) -> Result<Option<u32>, WcStatus> {
-    for i in from..burst.count {
-        *ip_id = ip_id.wrapping_add(1);
-        let packet = burst.packet(i);
-        match send_packet(qp, host, way, *ip_id, burst.source, &packet) {
-            Ok(Handed::Over) => (),
-            Ok(Handed::Back) => return Ok(Some(i)),
+    let stats = &host.port.stats;
+    let mut at = from;
+    while at < burst.count {
+        let header = way.header(*ip_id);
+        let Ok(route) = way.route(&host.port) else {
+            stats.add(Stat::TxNoRoute, u64::from(burst.count - at));
+            return Ok(None);
+        };
+        let run = train_at(burst, at, route.train_len());
+        let load = Load {
+            qp,
+            host,
+            burst,
+            header,
+        };
+        let sent = if run > 1 {
+            load.send_train(route, at, run)
+        } else {
+            load.send_one(route, at)
+        };
+        match sent {
+            Ok((Handed::Over, count)) => {
+                // CAST: it wraps around.
+                *ip_id = ip_id.wrapping_add(count as u16);
+                at = at.saturating_add(count.max(1));
+            }
+            Ok((Handed::Back, _)) => return Ok(Some(at)),
             // The transport takes a failed burst for one of which nothing left.
-            Err(status) if i == 0 => return Err(status),
+            Err(status) if at == 0 => return Err(status),
             // What is missing counts as lost: the attempt to send it again will fail at once.
             Err(_) => break,
         }
@@ -149,101 +194,170 @@ pub(crate) fn send_burst(
     Ok(None)
 }
 
-/// What became of a packet.
+/// How many packets from `at` on can go as a train of `room` bytes of UDP payload at most: those
+/// of one size, and one that is shorter.
+fn train_at(burst: &Burst, at: u32, room: usize) -> u32 {
+    let size = burst.packet(at).wire_len();
+    let fits = u32::try_from(room / size.max(1)).unwrap_or(u32::MAX);
+    let mut run = 1;
+    while run < fits && at.saturating_add(run) < burst.count {
+        let next = burst.packet(at + run).wire_len();
+        if next > size {
+            break;
+        }
+        run += 1;
+        if next < size {
+            break;
+        }
+    }
+    run
+}
+
+/// Copies what a packet carries.
+///
+/// # Errors
+///
+/// As for [`send_burst`].
+pub(crate) fn gather(
+    qp: &Qp<Host>,
+    host: &Host,
+    source: Source,
+    offset: u32,
+    to: &mut [u8],
+) -> Result<(), WcStatus> {
+    match source {
+        Source::None => {
+            to.fill(0);
+            Ok(())
+        }
+        Source::Send { slot } => host.gather(slot, offset, to),
+        Source::Read { resource } => qp
+            .region(resource)
+            .ok_or(WcStatus::RemOpErr)?
+            .read(offset, to)
+            .map_err(|_| WcStatus::RemAccessErr),
+    }
+}
+
+/// What became of packets.
 enum Handed {
-    /// The network has it, or it is lost.
+    /// The network has them, or they are lost.
     Over,
     /// The network's queue is full.
     Back,
 }
 
-fn send_packet(
-    qp: &Qp<Host>,
-    host: &Host,
-    way: &mut Way,
-    ip_id: u16,
-    source: Source,
-    packet: &PacketOut,
-) -> Result<Handed, WcStatus> {
-    let stats = &host.port.stats;
-    let ends = way.ends;
-    let header = TxHeader {
-        saddr: ends.local,
-        daddr: ends.remote,
-        tos: way.tos,
-        ttl: way.ttl,
-        flow_label: way.flow_label,
-        ip_id,
-        df: true,
-        sport: way.sport,
-        dport: ROCE_PORT,
-    };
-    let Ok(route) = way.route(&host.port) else {
-        stats.count(Stat::TxNoRoute);
-        return Ok(Handed::Over);
-    };
-    let mut headers = [0; MAX_HEADER_LEN];
-    let header_len = packet.headers.emit(&mut headers);
-    let payload = packet.len as usize;
-    let pad = usize::from(packet.pad);
-    let total = header_len + payload + pad + ICRC_LEN;
+/// What packets are made of.
+struct Load<'a> {
+    qp: &'a Qp<Host>,
+    host: &'a Host,
+    burst: &'a Burst,
+    /// That of the first.
+    header: TxHeader,
+}
 
-    let family = match ends.local {
-        IpAddr::V4(_) => Family::V4,
-        IpAddr::V6(_) => Family::V6,
-    };
-    let built = (|| {
-        let mut skb = TxSkb::alloc(family, route.link_room(), total)?;
-        skb.append(headers.get(..header_len).ok_or(EINVAL)?)?;
-        Ok::<_, Error>(skb)
-    })();
-    let Ok(mut skb) = built else {
-        stats.count(Stat::TxDropped);
-        return Ok(Handed::Over);
-    };
-    if payload > 0 {
-        let to = skb.put_for_overwrite(payload).ok_or(WcStatus::LocQpOpErr)?;
-        match source {
-            Source::None => to.fill(0),
-            Source::Send { slot } => host.gather(slot, packet.offset, to)?,
-            Source::Read { resource } => qp
-                .region(resource)
-                .ok_or(WcStatus::RemOpErr)?
-                .read(packet.offset, to)
-                .map_err(|_| WcStatus::RemAccessErr)?,
+impl Load<'_> {
+    fn stats(&self) -> &Stats {
+        &self.host.port.stats
+    }
+
+    /// Writes a packet, `index` after the first, from its base transport header to its invariant
+    /// CRC. `out` has just room for it.
+    fn write(&self, packet: &PacketOut, index: u32, out: &mut [u8]) -> Result<(), WcStatus> {
+        const FAULT: WcStatus = WcStatus::LocQpOpErr;
+        let header = TxHeader {
+            // CAST: it wraps around.
+            ip_id: self.header.ip_id.wrapping_add(index as u16),
+            ..self.header
+        };
+        let below = header.emit(out.len()).ok_or(FAULT)?;
+        let (rest, icrc) = out.split_last_chunk_mut().ok_or(FAULT)?;
+        let at = packet.headers.emit(rest);
+        let (payload, pad) = rest
+            .get_mut(at..)
+            .and_then(|r| r.split_at_mut_checked(packet.len as usize))
+            .ok_or(FAULT)?;
+        if !payload.is_empty() {
+            gather(
+                self.qp,
+                self.host,
+                self.burst.source,
+                packet.offset,
+                payload,
+            )?;
         }
+        pad.fill(0);
+        let crc = invariant_crc(below.ip(), below.udp(), rest).ok_or(FAULT)?;
+        *icrc = (!crc).to_le_bytes();
+        Ok(())
     }
-    // Padding and the place of the CRC, zeroed.
-    if skb.put(pad + ICRC_LEN).is_none() {
-        stats.count(Stat::TxDropped);
-        return Ok(Handed::Over);
+
+    /// Sends packet `at` of the burst.
+    fn send_one(&self, route: &Route, at: u32) -> Result<(Handed, u32), WcStatus> {
+        let packet = self.burst.packet(at);
+        let total = packet.wire_len();
+        let begun = TxSkb::alloc(route.family(), route.link_room(), total);
+        let Ok(mut skb) = begun else {
+            self.stats().count(Stat::TxDropped);
+            return Ok((Handed::Over, 1));
+        };
+        let out = skb.put_for_overwrite(total).ok_or(WcStatus::LocQpOpErr)?;
+        self.write(&packet, 0, out)?;
+        let finished = self
+            .header
+            .emit(total)
+            .ok_or(EMSGSIZE)
+            .and_then(|headers| skb.finish(route, &headers));
+        Ok((self.hand_over(finished, 1, total), 1))
     }
-    let Ok(mut out) = skb.finish(route, &header) else {
-        stats.count(Stat::TxDropped);
-        return Ok(Handed::Over);
-    };
-    let end = total - ICRC_LEN;
-    let bytes = out.payload();
-    let crc = invariant_crc(out.ip(), out.udp(), bytes)
-        .and_then(|begun| Some(!crc32(begun, bytes.get(BTH_LEN..end)?)));
-    let Some(crc) = crc else {
-        stats.count(Stat::TxDropped);
-        return Ok(Handed::Over);
-    };
-    let place = out.payload_mut().get_mut(end..);
-    if let Some(to) = place.and_then(|p| p.first_chunk_mut()) {
-        *to = crc.to_le_bytes();
-    }
-    match out.send() {
-        TxResult::Sent | TxResult::Congested => {
-            stats.count(Stat::TxPackets);
-            stats.add(Stat::TxBytes, total as u64);
+
+    /// Sends `count` packets from `at` on as one. Returns how many became part of it.
+    fn send_train(&self, route: &Route, at: u32, count: u32) -> Result<(Handed, u32), WcStatus> {
+        let size = self.burst.packet(at).wire_len();
+        let begun = TxTrain::alloc(route.family(), route.link_room(), size);
+        let Ok(mut train) = begun else {
+            return self.send_one(route, at);
+        };
+        for i in 0..count {
+            let packet = self.burst.packet(at.saturating_add(i));
+            match train.add(packet.wire_len(), |out| self.write(&packet, i, out)) {
+                Some(Ok(())) => (),
+                Some(Err(status)) if i == 0 => return Err(status),
+                // No memory for it, or no data: what is there goes, and the rest is looked at anew.
+                None | Some(Err(_)) => break,
+            }
         }
-        TxResult::Dropped => {
-            stats.count(Stat::TxRefused);
-            return Ok(Handed::Back);
+        // CAST: at most `count`.
+        let (made, total) = (train.count() as u32, train.payload_len());
+        if made == 0 {
+            return self.send_one(route, at);
         }
-        TxResult::Error(_) => stats.count(Stat::TxDropped),
+        let finished = self
+            .header
+            .emit(total)
+            .ok_or(EMSGSIZE)
+            .and_then(|headers| train.finish(route, &headers));
+        if made > 1 {
+            self.stats().count(Stat::TxTrains);
+        }
+        Ok((self.hand_over(finished, made, total), made))
     }
-    Ok(Handed::Over)
+
+    /// Gives packets to the network: `count`, of `bytes` bytes of UDP payload.
+    fn hand_over(&self, packet: Result<TxPacket>, count: u32, bytes: usize) -> Handed {
+        let stats = self.stats();
+        let count = u64::from(count);
+        match packet.map(TxPacket::send) {
+            Ok(TxResult::Sent | TxResult::Congested) => {
+                stats.add(Stat::TxPackets, count);
+                stats.add(Stat::TxBytes, bytes as u64);
+            }
+            Ok(TxResult::Dropped) => {
+                stats.add(Stat::TxRefused, count);
+                return Handed::Back;
+            }
+            Ok(TxResult::Error(_)) | Err(_) => stats.add(Stat::TxDropped, count),
+        }
+        Handed::Over
+    }
 }

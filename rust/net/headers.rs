@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! IP and UDP headers.
+
+use crate::{
+    addr::UDP_HEADER_LEN,
+    Family,
+    IpAddr, //
+};
+
+/// The longest IP header and a UDP header.
+const MAX_LEN: usize = Family::V6.ip_header_len() + UDP_HEADER_LEN;
+
+/// The number of UDP among the protocols above IP.
+const UDP: u8 = 17;
+/// The flag of IPv4 that forbids fragments.
+const DF: u16 = 0x4000;
+
+/// What the headers of a packet say, but for lengths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxHeader {
+    /// The address of the sender.
+    pub saddr: IpAddr,
+    /// The address to go to, of the same family.
+    pub daddr: IpAddr,
+    /// The type of service or traffic class, with the two bits for congestion notification.
+    pub tos: u8,
+    /// The time to live or hop limit.
+    pub ttl: u8,
+    /// The flow label, for IPv6.
+    pub flow_label: u32,
+    /// The identification, for IPv4. It tells fragments of a packet from those of others, so it
+    /// is of no importance if `df` is set.
+    pub ip_id: u16,
+    /// Whether the packet must not be fragmented, for IPv4.
+    pub df: bool,
+    /// The UDP port of the sender.
+    pub sport: u16,
+    /// The UDP port to go to.
+    pub dport: u16,
+}
+
+impl TxHeader {
+    /// Writes the headers of a packet with so many bytes of UDP payload. The UDP checksum is zero,
+    /// which says that there is none.
+    ///
+    /// Returns [`None`] if an IP packet can't be so long, or if the addresses are of two families.
+    pub fn emit(&self, payload: usize) -> Option<Headers> {
+        let udp_len = u16::try_from(payload.checked_add(UDP_HEADER_LEN)?).ok()?;
+        let mut h = Headers {
+            bytes: [0; MAX_LEN],
+            family: self.saddr.family(),
+        };
+
+        match (self.saddr, self.daddr) {
+            (IpAddr::V4(saddr), IpAddr::V4(daddr)) => {
+                // CAST: It is 20.
+                let total = udp_len.checked_add(Family::V4.ip_header_len() as u16)?;
+
+                h.put(0, [0x45, self.tos]);
+                h.put(2, total.to_be_bytes());
+                h.put(4, self.ip_id.to_be_bytes());
+                h.put(6, if self.df { DF } else { 0 }.to_be_bytes());
+                h.put(8, [self.ttl, UDP]);
+                h.put(12, saddr);
+                h.put(16, daddr);
+                h.put(10, checksum(h.ip()).to_be_bytes());
+            }
+            (IpAddr::V6(saddr), IpAddr::V6(daddr)) => {
+                let first = 6 << 28 | u32::from(self.tos) << 20 | self.flow_label & 0xf_ffff;
+
+                h.put(0, first.to_be_bytes());
+                h.put(4, udp_len.to_be_bytes());
+                h.put(6, [UDP, self.ttl]);
+                h.put(8, saddr);
+                h.put(24, daddr);
+            }
+            _ => return None,
+        }
+
+        let udp = h.family.ip_header_len();
+
+        h.put(udp, self.sport.to_be_bytes());
+        h.put(udp + 2, self.dport.to_be_bytes());
+        h.put(udp + 4, udp_len.to_be_bytes());
+        Some(h)
+    }
+}
+
+/// The checksum of an IPv4 header whose field for it is zero.
+fn checksum(header: &[u8]) -> u16 {
+    // Few enough that the sum does not wrap.
+    let sum: u32 = header
+        .chunks_exact(2)
+        .map(|pair| match *pair {
+            [a, b] => u32::from(u16::from_be_bytes([a, b])),
+            _ => 0,
+        })
+        .sum();
+    let folded = (sum & 0xffff).wrapping_add(sum >> 16);
+
+    // CAST: Folds what is left of a carry, and takes the low bits.
+    !(folded.wrapping_add(folded >> 16) as u16)
+}
+
+/// The IP header, without options or extensions, and the UDP header of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Headers {
+    bytes: [u8; MAX_LEN],
+    family: Family,
+}
+
+impl Headers {
+    /// Takes the headers from where they are.
+    ///
+    /// Returns [`None`] if they are too short.
+    pub(crate) fn new(family: Family, ip: &[u8], udp: &[u8]) -> Option<Self> {
+        let mut h = Self {
+            bytes: [0; MAX_LEN],
+            family,
+        };
+        let len = family.ip_header_len();
+
+        h.bytes.get_mut(..len)?.copy_from_slice(ip.get(..len)?);
+        h.bytes
+            .get_mut(len..)?
+            .get_mut(..UDP_HEADER_LEN)?
+            .copy_from_slice(udp.get(..UDP_HEADER_LEN)?);
+        Some(h)
+    }
+
+    /// Writes a field.
+    fn put<const N: usize>(&mut self, at: usize, field: [u8; N]) {
+        if let Some(to) = self.bytes.get_mut(at..).and_then(|b| b.first_chunk_mut()) {
+            *to = field;
+        }
+    }
+
+    /// Returns the version of the protocol.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Returns the IP header: 20 bytes for IPv4, 40 for IPv6.
+    #[inline]
+    pub fn ip(&self) -> &[u8] {
+        self.bytes
+            .get(..self.family.ip_header_len())
+            .unwrap_or_default()
+    }
+
+    /// Returns the UDP header, of 8 bytes.
+    #[inline]
+    pub fn udp(&self) -> &[u8] {
+        self.bytes
+            .get(self.family.ip_header_len()..)
+            .and_then(|b| b.get(..UDP_HEADER_LEN))
+            .unwrap_or_default()
+    }
+
+    /// Returns both.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes
+            .get(..self.family.headers_len())
+            .unwrap_or_default()
+    }
+
+    /// Returns the headers that packet `index` of a train has when that is taken apart, where these
+    /// are the train's and the packet has so many bytes of payload. Checksums are left as they
+    /// are.
+    ///
+    /// The identification of IPv4 counts up, as the network stack has it.
+    pub fn of_segment(&self, index: usize, payload: usize) -> Self {
+        let mut h = *self;
+        let ip = self.family.ip_header_len();
+        // CAST: A part of a packet whose length is in 16 bits.
+        let udp_len = payload.wrapping_add(UDP_HEADER_LEN) as u16;
+
+        match self.family {
+            Family::V4 => {
+                let id = match self.bytes {
+                    [_, _, _, _, a, b, ..] => u16::from_be_bytes([a, b]),
+                };
+
+                // CAST: It wraps around; the header has 20 bytes.
+                h.put(2, udp_len.wrapping_add(ip as u16).to_be_bytes());
+                h.put(4, id.wrapping_add(index as u16).to_be_bytes());
+            }
+            Family::V6 => h.put(4, udp_len.to_be_bytes()),
+        }
+        h.put(ip + 4, udp_len.to_be_bytes());
+        h
+    }
+}
