@@ -7,7 +7,9 @@
 . "$(dirname "$0")/lib/tap.sh"
 must_build scale scale.c rig.c
 
-# No connections of siw's without rdma_cm.
-[ "$RXO_DRIVER" != siw ] || set -- idle_1000
-tap_program 900 "" "$BIN/scale" -a "hosta:$DEVA" -b "hostb:$DEVB" "$@"
+if [ "$RXO_DRIVER" = siw ]; then
+	t "many queue pairs" skip "siw makes connections by rdma_cm only"
+else
+	tap_program 900 "" "$BIN/scale" -a "hosta:$DEVA" -b "hostb:$DEVB" "$@"
+fi
 finish
