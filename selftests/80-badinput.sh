@@ -6,7 +6,7 @@
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 must_build badattr badattr.c rig.c
-must_build hostile hostile.c rig.c
+must_build hostile hostile.c rings.c rig.c
 
 # refused ERROR NAME NETDEV: adding a device fails so, and leaves none.
 refused()

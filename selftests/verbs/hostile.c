@@ -11,176 +11,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_rxe.h>
-#include "rig.h"
-
-#define POISON 0xa5
-#define BYSTANDER 65536
-
-/* ---- the rings ------------------------------------------------------------ */
-
-static struct map {
-	void *addr;
-	size_t len;
-	off_t off;
-} maps[8];
-static int nmaps;
-
-/* The provider library finds these before the C library's. */
-void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t off);
-void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t off)
-{
-	void *p = (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
-
-	if (p != MAP_FAILED && fd >= 0 && (flags & MAP_TYPE) == MAP_SHARED &&
-	    (prot & PROT_WRITE) && nmaps < (int)ARRAY_SIZE(maps))
-		maps[nmaps++] = (struct map){ p, len, off };
-	return p;
-}
-
-void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off)
-{
-	return mmap64(addr, len, prot, flags, fd, off);
-}
-
-enum { SCQ, RCQ, RQ, SQ, RINGS };
-
-struct rings {
-	struct map m[RINGS];
-	struct rxe_queue_buf *q[RINGS];
-	uint32_t mask[RINGS], log2[RINGS];
-};
-
-static int create(struct ep *e, struct host *h, const struct opts *o,
-		  struct rings *r)
-{
-	int i;
-
-	nmaps = 0;
-	run_ok(ep_create(e, h, o));
-	if (nmaps < RINGS)
-		fail("saw %d rings only", nmaps);
-	for (i = 0; i < RINGS; i++) {
-		r->m[i] = maps[i];
-		r->q[i] = maps[i].addr;
-		r->mask[i] = r->q[i]->index_mask;
-		r->log2[i] = r->q[i]->log2_elem_size;
-		check(r->mask[i] && r->log2[i] >= 4 && r->log2[i] < 16);
-	}
-	return 0;
-}
-
-static int victims(struct pair *p, const struct opts *o, struct rings *ra,
-		   struct rings *rb)
-{
-	p->o = *o;
-	run_ok(create(&p->a, &host_a, o, ra));
-	run_ok(create(&p->b, &host_b, o, rb));
-	p->b.psn = (o->psn + 0x1000) & 0xffffff;
-	run_ok(ep_init(&p->a, o));
-	run_ok(ep_init(&p->b, o));
-	run_ok(ep_rtr(&p->a, &p->b, o));
-	run_ok(ep_rtr(&p->b, &p->a, o));
-	run_ok(ep_rts(&p->a, o));
-	run_ok(ep_rts(&p->b, o));
-	return 0;
-}
-
-static void *slot(struct rings *r, int which, uint32_t index)
-{
-	return r->q[which]->data + ((size_t)(index & r->mask[which])
-				    << r->log2[which]);
-}
-
-static int doorbell_raw(struct ep *e, uint32_t handle, uint32_t wr_count,
-			uint32_t sge_count, uint32_t wqe_size)
-{
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		__u64 response;
-		__u32 qp_handle, wr_count, sge_count, wqe_size;
-	} cmd = {
-		.hdr = { .command = IB_USER_VERBS_CMD_POST_SEND,
-			 .in_words = sizeof(cmd) / 4, .out_words = 1 },
-		.qp_handle = handle, .wr_count = wr_count,
-		.sge_count = sge_count, .wqe_size = wqe_size,
-	};
-	struct ib_uverbs_post_send_resp resp;
-
-	cmd.response = (uintptr_t)&resp;
-	return write(e->h->ctx->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd) ?
-	       0 : errno;
-}
-
-static void doorbell(struct ep *e)
-{
-	doorbell_raw(e, e->qp->handle, 0, 0, sizeof(struct ibv_send_wr));
-}
-
-static uint64_t rng = 88172645463325252ull;
-
-static uint64_t rnd(void)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return rng;
-}
-
-static uint32_t odd_u32(void)
-{
-	static const uint32_t odd[] = {
-		0, 1, 2, 5, 31, 32, 33, 255, 256, 4096, 0x7fff, 0x8000, 0xffff,
-		0x10000, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffff0,
-		0xfffffffe, 0xffffffff,
-	};
-
-	return rnd() & 1 ? odd[rnd() % ARRAY_SIZE(odd)] : (uint32_t)rnd();
-}
-
-static void scribble(void *p, size_t len)
-{
-	uint8_t *b = p;
-	size_t i;
-
-	for (i = 0; i < len; i++)
-		b[i] = rnd();
-}
-
-static uint8_t *bystander;
-
-static int bystander_make(void)
-{
-	bystander = malloc(BYSTANDER);
-	check(bystander);
-	memset(bystander, POISON, BYSTANDER);
-	return 0;
-}
-
-static int unharmed(void)
-{
-	check(check_byte(bystander, BYSTANDER, POISON) < 0);
-	return sanity();
-}
-
-static void settle(void)
-{
-	usleep(2000);
-}
-
-static struct opts opts_short(void)
-{
-	struct opts o = opts_default();
-
-	o.retry = 1;
-	o.timeout = 8;
-	o.rnr_retry = 1;
-	o.rnr_timer = 1;
-	o.buf = 65536;
-	o.depth = 16;
-	return o;
-}
+#include "rings.h"
 
 /* ---- attacks -------------------------------------------------------------- */
 
@@ -314,61 +145,6 @@ static int geometry(void)
 		run_ok(unharmed());
 	}
 	return 0;
-}
-
-static void good_wqe(struct rxe_send_wqe *w, struct ep *e, struct ep *peer,
-		     bool ud)
-{
-	memset(w, 0, sizeof(*w));
-	w->wr.wr_id = 99;
-	w->wr.opcode = ud ? IBV_WR_SEND : IBV_WR_RDMA_WRITE;
-	w->wr.send_flags = IBV_SEND_SIGNALED;
-	w->iova = (uintptr_t)peer->buf;
-	if (ud) {
-		w->wr.wr.ud.remote_qpn = peer->qp->qp_num;
-		w->wr.wr.ud.remote_qkey = QKEY;
-		w->wr.wr.ud.ah_num = 1;
-	} else {
-		w->wr.wr.rdma.remote_addr = (uintptr_t)peer->buf;
-		w->wr.wr.rdma.rkey = peer->mr->rkey;
-	}
-	w->dma.length = w->dma.resid = 256;
-	w->dma.num_sge = 1;
-	w->dma.sge[0] = (struct rxe_sge){ (uintptr_t)e->buf, 256, e->mr->lkey };
-}
-
-static void mutate(struct rxe_send_wqe *w)
-{
-	int n = 1 + rnd() % 4;
-
-	while (n--)
-		switch (rnd() % 22) {
-		case 0: w->wr.opcode = rnd() % 20; break;
-		case 1: w->wr.opcode = odd_u32(); break;
-		case 2: w->wr.send_flags = odd_u32(); break;
-		case 3: w->dma.num_sge = odd_u32(); break;
-		case 4: w->dma.cur_sge = odd_u32(); break;
-		case 5: w->dma.sge_offset = odd_u32(); break;
-		case 6: w->dma.length = odd_u32(); break;
-		case 7: w->dma.resid = odd_u32(); break;
-		case 8: w->dma.sge[0].length = odd_u32(); break;
-		case 9: w->dma.sge[0].lkey = odd_u32(); break;
-		case 10: w->dma.sge[0].addr = rnd(); break;
-		case 11: w->dma.sge[0].addr = (uintptr_t)bystander; break;
-		case 12: w->dma.sge[1] = w->dma.sge[0]; w->dma.num_sge = 2;
-			 break;
-		case 13: w->wr.wr.rdma.remote_addr = rnd(); break;
-		case 14: w->wr.wr.rdma.rkey = odd_u32(); break;
-		case 15: w->state = odd_u32(); break;
-		case 16: w->status = odd_u32(); w->mask = odd_u32(); break;
-		case 17: w->first_psn = odd_u32(); w->last_psn = odd_u32();
-			 w->ssn = odd_u32(); break;
-		case 18: w->iova = rnd(); w->has_rd_atomic = odd_u32(); break;
-		case 19: w->wr.wr.ud.ah_num = odd_u32();
-			 w->wr.wr.ud.remote_qpn = odd_u32(); break;
-		case 20: w->wr.send_flags |= IBV_SEND_INLINE; break;
-		case 21: scribble(w, sizeof(*w)); break;
-		}
 }
 
 static int wqe_fuzz(enum ibv_qp_type type)
@@ -506,6 +282,97 @@ static int double_fetch(void)
 	return unharmed();
 }
 
+/* More work requests than the ring has room for: those that are under way stay
+ * what they were when the kernel took them. */
+static int overposted(void)
+{
+	struct opts o = opts_short();
+	struct rings ra, rb;
+	struct ibv_wc wc;
+	struct pair p;
+	uint32_t i, n;
+
+	run_ok(bystander_make());
+	o.retry = 7;
+	o.timeout = 12;
+	run_ok(rings_create(&p.a, &host_a, &o, &ra));
+	run_ok(rings_create(&p.b, &host_b, &o, &rb));
+	p.b.psn = (o.psn + 0x1000) & 0xffffff;
+	run_ok(ep_init(&p.a, &o));
+	run_ok(ep_init(&p.b, &o));
+	run_ok(ep_rtr(&p.a, &p.b, &o));
+	run_ok(ep_rts(&p.a, &o));
+	/* B is not ready, so nothing is answered, and all stays under way. */
+	n = ra.mask[SQ] + 1;
+	fill(p.a.buf, 256, 1);
+	memset(p.a.buf + 256, POISON, 256);
+	memset(p.b.buf, 0, p.b.len);
+	for (i = 0; i < 3 * n; i++) {
+		struct rxe_send_wqe *w = slot(&ra, SQ, i);
+
+		good_wqe(w, &p.a, &p.b, false);
+		w->wr.wr_id = i;
+		w->wr.wr.rdma.remote_addr += 256 * i;
+		if (i >= n)
+			w->dma.sge[0].addr += 256;
+		__atomic_store_n(&ra.q[SQ]->producer_index,
+				 (i + 1) & ra.mask[SQ], __ATOMIC_RELEASE);
+		doorbell(&p.a);
+	}
+	run_ok(ep_rtr(&p.b, &p.a, &o));
+	run_ok(ep_rts(&p.b, &o));
+	for (i = 0; i < n; i++) {
+		if (get_wc(p.a.scq, &wc, 5000) != 1)
+			fail("no completion of work request %u", i);
+		if (wc.wr_id != i || wc.status != IBV_WC_SUCCESS)
+			fail("work request %u: wr_id %llu, %s", i,
+			     (unsigned long long)wc.wr_id,
+			     ibv_wc_status_str(wc.status));
+		if (check_fill(p.b.buf + 256 * i, 256, 1) >= 0)
+			fail("work request %u has the data of another", i);
+	}
+	run_ok(pair_down(&p));
+	return unharmed();
+}
+
+/* Receives are posted as fast as they are flushed: the kernel must not stay
+ * in its loop as long as the process likes. */
+static void *chaser(void *arg)
+{
+	struct rings *r = arg;
+
+	while (!flip_stop)
+		r->q[RQ]->producer_index =
+			(r->q[RQ]->consumer_index + r->mask[RQ] / 2) &
+			r->mask[RQ];
+	return NULL;
+}
+
+static int chased(void)
+{
+	struct opts o = opts_short();
+	struct rings ra, rb;
+	struct pair p;
+	pthread_t th;
+	int i;
+
+	run_ok(bystander_make());
+	for (i = 0; i < 5; i++) {
+		o.depth = i & 1 ? 16 : 1000;
+		run_ok(victims(&p, &o, &ra, &rb));
+		flip_stop = false;
+		check_ok(pthread_create(&th, NULL, chaser, &rb));
+		usleep(1000);
+		run_ok(ep_state(&p.b, IBV_QPS_ERR));
+		usleep(200000);
+		check(ep_query_state(&p.b) == IBV_QPS_ERR);
+		flip_stop = true;
+		pthread_join(th, NULL);
+		run_ok(pair_down(&p));
+	}
+	return unharmed();
+}
+
 /* Mappings: those that were given, and no others. */
 static int mappings(void)
 {
@@ -516,7 +383,7 @@ static int mappings(void)
 	void *m;
 
 	run_ok(bystander_make());
-	run_ok(create(&e, &host_a, &o, &r));
+	run_ok(rings_create(&e, &host_a, &o, &r));
 	for (i = 0; i < RINGS; i++) {
 		m = mmap(NULL, r.m[i].len + (1 << 20), PROT_READ | PROT_WRITE,
 			 MAP_SHARED, fd, r.m[i].off);
@@ -724,6 +591,8 @@ static const struct testcase cases[] = {
 	{ "wqe_fuzz_ud", wqe_fuzz_ud, 120 },
 	{ "wqe_fuzz_uc", wqe_fuzz_uc, 120 },
 	{ "double_fetch", double_fetch, 60 },
+	{ "overposted", overposted, 60 },
+	{ "chased", chased, 60 },
 	{ "mappings", mappings },
 	{ "mapping_race", mapping_race, 60 },
 	{ "unmapped_rings", unmapped_rings },

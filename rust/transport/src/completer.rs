@@ -253,7 +253,7 @@ impl<E: Env> Qp<E> {
                 match self.acknowledge(now, psn.next(), env) {
                     // A READ is acknowledged by its data only.
                     Blocked::Before if !self.begun().is_some_and(|s| s.contains(psn)) => {
-                        self.implied_nak(env)
+                        self.implied_nak(env);
                     }
                     _ => (),
                 }

@@ -279,6 +279,22 @@ impl<E: Env> Qp<E> {
         }
     }
 
+    /// Tells whether a send work request can be posted. To be asked before anything is kept at the slot that it would get,
+    /// which in a full queue is that of another.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn may_post(&self) -> Result<(), PostError> {
+        if !self.state.permits().post_send {
+            return Err(PostError::State);
+        }
+        if self.sq.is_full() {
+            return Err(PostError::Full);
+        }
+        Ok(())
+    }
+
     /// Posts a send work request, and returns its slot: slots are used in ring order, from 0 after RESET.
     ///
     /// In SQE and ERR it is flushed at once.
@@ -287,13 +303,10 @@ impl<E: Env> Qp<E> {
     ///
     /// Nothing was posted.
     pub fn post_send(&mut self, now: Instant, wqe: SendWqe, env: &mut E) -> Result<u32, PostError> {
-        let permitted = self.state.permits();
-        if !permitted.post_send {
-            return Err(PostError::State);
-        }
+        self.may_post()?;
         self.check_wqe(&wqe)?;
         let slot = self.sq.push(wqe).ok_or(PostError::Full)?;
-        if permitted.flush_send {
+        if self.state.permits().flush_send {
             self.flush_sends(env);
         }
         let _ = now;

@@ -1038,6 +1038,37 @@ fn fatal_nak_fails_its_message_and_flushes_the_rest() {
 }
 
 #[test]
+fn receives_posted_while_others_are_flushed_do_not_keep_it_going() {
+    let mut s = script(config());
+    s.n.post_recv(7, BASE, 10);
+    s.n.post_recv(8, BASE, 10);
+    s.n.host.reposts = true;
+    let to_err = QpAttr {
+        state: Some(QpState::Err),
+        ..QpAttr::default()
+    };
+    s.n.qp.modify(T0, &to_err, &mut s.n.host).unwrap();
+    assert_eq!(s.received(), [(7, WrFlushErr), (8, WrFlushErr)]);
+    s.n.qp.flush_recv(&mut s.n.host);
+    assert_eq!(s.received().len(), 4);
+}
+
+#[test]
+fn full_queue_says_so_before_a_slot_is_touched() {
+    let mut s = script(Config {
+        slots: 2,
+        ..config()
+    });
+    assert_eq!(s.n.qp.may_post(), Ok(()));
+    s.post(1, SendOp::Write, 1);
+    s.post(2, SendOp::Write, 1);
+    assert_eq!(s.n.qp.may_post(), Err(PostError::Full));
+    s.tx();
+    s.rx(ack(101, 0x1f, 2));
+    assert_eq!(s.n.qp.may_post(), Ok(()));
+}
+
+#[test]
 fn fatal_nak_within_a_read_fails_it() {
     // The peer's memory went away while it answered.
     for psn in [100, 101, 102] {

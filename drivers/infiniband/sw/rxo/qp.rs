@@ -473,15 +473,17 @@ impl QueuePair {
             inner.qp.set_port_mtu(this.port.mtu());
             // No more than a ring holds, whatever the process does to its index meanwhile.
             for _ in 0..=this.cap.max_send_wr {
+                // Its own work requests are all the process can fill the queue with: it wrote an
+                // index that isn't true. They wait for room.
+                if inner.qp.may_post() == Err(PostError::Full) {
+                    break;
+                }
                 let Some(mut p) = inner.host.sq.pull(&this.port, this.domain, datagrams) else {
                     break;
                 };
                 loop {
                     match inner.qp.post_send(now, p.wqe, &mut inner.host) {
                         Ok(_) => break,
-                        // Its own work requests are all the process can fill the queue with:
-                        // it wrote an index that isn't true. They wait for room.
-                        Err(PostError::Full) => return Ok(()),
                         Err(PostError::State) => return Err(EINVAL),
                         Err(_) => {
                             if inner.host.sq.is_spoiled() {
@@ -513,12 +515,13 @@ impl QueuePair {
         Self::visit(this, |inner, now| {
             inner.qp.set_port_mtu(this.port.mtu());
             for wr in wrs {
+                inner.qp.may_post().map_err(post_errno)?;
                 let p = inner.host.sq.prepare(&wr, this.domain, datagrams)?;
-                match inner.qp.post_send(now, p.wqe, &mut inner.host) {
-                    Ok(_) => inner.host.sq.accepted(),
-                    Err(PostError::Full) => return Err(ENOMEM),
-                    Err(_) => return Err(EINVAL),
-                }
+                inner
+                    .qp
+                    .post_send(now, p.wqe, &mut inner.host)
+                    .map_err(post_errno)?;
+                inner.host.sq.accepted();
             }
             Ok(())
         })
@@ -785,6 +788,14 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
+    }
+}
+
+/// What `ib_post_send` returns.
+fn post_errno(e: PostError) -> Error {
+    match e {
+        PostError::Full => ENOMEM,
+        _ => EINVAL,
     }
 }
 

@@ -125,7 +125,11 @@ impl<E: Env> Qp<E> {
         if self.has_srq {
             return;
         }
-        while let Some(r) = env.take_recv() {
+        // As many as there are now: a process could post for ever what is being flushed.
+        for _ in 0..env.posted_recvs().unwrap_or(u32::MAX) {
+            let Some(r) = env.take_recv() else {
+                break;
+            };
             self.resp.recv = Some(r.unwrap_or_default());
             self.fail_receive(WcStatus::WrFlushErr, env);
         }

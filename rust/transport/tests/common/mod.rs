@@ -145,6 +145,8 @@ pub struct Host {
     pub traces: Vec<Trace>,
     /// Do not tell the number of receives.
     pub no_credits: bool,
+    /// Another receive is posted whenever one is taken.
+    pub reposts: bool,
     pub local_ops: Vec<u32>,
     pub local_fault: Option<WcStatus>,
     pub place_fault: Option<WcStatus>,
@@ -206,6 +208,9 @@ impl Env for Host {
     fn take_recv(&mut self) -> Option<Result<RecvInfo, WcStatus>> {
         assert!(self.current.is_none(), "two current receives");
         self.current = self.recvs.pop_front();
+        if let (true, Some(r)) = (self.reposts, self.current) {
+            self.recvs.push_back(r);
+        }
         self.current.map(|r| match r.fault {
             Some(f) => Err(f),
             None => Ok(RecvInfo {
