@@ -71,6 +71,12 @@ int rust_helper_ib_sg_to_addresses(struct ib_mr *mr, struct scatterlist *sg,
 	return ret;
 }
 
+/* Whether a range begins and ends in memory of the direct map. */
+bool rust_helper_is_kernel_memory(const void *p, size_t len)
+{
+	return virt_addr_valid(p) && virt_addr_valid(p + len - 1);
+}
+
 s64 rust_helper_atomic64_fetch_add_at(atomic64_t *word, s64 add)
 {
 	return atomic64_fetch_add(add, word);

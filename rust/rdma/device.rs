@@ -144,22 +144,13 @@ impl<P: Provider> DeviceHandle<P> {
         Some(ret)
     }
 
-    /// Unregisters the device and waits for it; does nothing if that has been done. May sleep.
+    /// Unregisters the device and waits for it; does nothing if that has been done.
+    ///
+    /// Sleeps, and takes RTNL. If the core is just moving the device to another namespace, it waits
+    /// for that first.
     pub fn unregister(&self) {
         // SAFETY: The memory is valid; the core makes repeated calls harmless.
         unsafe { bindings::ib_unregister_device(self.raw.as_ptr()) };
-    }
-
-    /// Unregisters the device later, from a work item of the core. Does not sleep.
-    pub fn unregister_later(&self) {
-        // SAFETY: As in `with`; the core wants a registered device, which the reference makes
-        // sure of.
-        unsafe {
-            if bindings::ib_device_try_get(self.raw.as_ptr()) {
-                bindings::ib_unregister_device_queued(self.raw.as_ptr());
-                bindings::ib_device_put(self.raw.as_ptr());
-            }
-        }
     }
 
     /// Tells consumers of a change of the port. Does not sleep.

@@ -613,11 +613,19 @@ impl DmaMemory {
         })
     }
 
+    /// An address of kernel memory, as far as can be told: one that the consumer mapped for the
+    /// device is in the direct map. A peer that was given the key can name any other.
     fn pointer(addr: u64, len: usize) -> Result<*mut u8, MemoryFault> {
         let addr = usize::try_from(addr).map_err(|_| MemoryFault)?;
-        if addr < PAGE_SIZE || addr.checked_add(len).is_none() {
+        let p = core::ptr::with_exposed_provenance_mut::<u8>(addr);
+        if len == 0 {
+            return Ok(p);
+        }
+        addr.checked_add(len).ok_or(MemoryFault)?;
+        // SAFETY: The function looks at the addresses only.
+        if !unsafe { bindings::is_kernel_memory(p.cast(), len) } {
             return Err(MemoryFault);
         }
-        Ok(core::ptr::with_exposed_provenance_mut(addr))
+        Ok(p)
     }
 }

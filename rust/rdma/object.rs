@@ -4,6 +4,7 @@
 
 use core::{
     cell::UnsafeCell,
+    marker::PhantomData,
     mem::MaybeUninit, //
 };
 use kernel::types::Opaque;
@@ -11,7 +12,10 @@ use rdma_bindings as bindings;
 
 use crate::Provider;
 
-/// A verbs object: the C struct that the core works with, followed by the provider's data.
+/// A verbs object: the C struct that the core works with, followed by the data of provider `P`.
+///
+/// That `P` is part of the type keeps the objects of two providers apart, even if their data is of
+/// one type.
 ///
 /// The core allocates the memory (by the `size_ib_*` fields of the operations table),
 /// zeroed, fills its own part and calls the creating operation; [`Object::init`] then
@@ -21,33 +25,34 @@ use crate::Provider;
 /// # Invariants
 ///
 /// A reference to an `Object` exists only between [`Object::init`] and
-/// [`Object::destroy`]; in that time `data` is initialised and `c` is valid.
+/// [`Object::destroy`]; in that time `data` is initialised and `c` is valid, of a device of `P`.
 #[repr(C)]
-pub struct Object<C, T> {
+pub struct Object<C, P, T> {
     c: Opaque<C>,
     data: UnsafeCell<MaybeUninit<T>>,
+    _p: PhantomData<fn() -> P>,
 }
 
 /// A device.
-pub type Device<P> = Object<bindings::ib_device, <P as Provider>::Device>;
+pub type Device<P> = Object<bindings::ib_device, P, <P as Provider>::Device>;
 /// A user context: one opening of the device by a process.
-pub type Context<P> = Object<bindings::ib_ucontext, <P as Provider>::Context>;
+pub type Context<P> = Object<bindings::ib_ucontext, P, <P as Provider>::Context>;
 /// A protection domain.
-pub type Pd<P> = Object<bindings::ib_pd, <P as Provider>::Pd>;
+pub type Pd<P> = Object<bindings::ib_pd, P, <P as Provider>::Pd>;
 /// An address handle.
-pub type Ah<P> = Object<bindings::ib_ah, <P as Provider>::Ah>;
+pub type Ah<P> = Object<bindings::ib_ah, P, <P as Provider>::Ah>;
 /// A completion queue.
-pub type Cq<P> = Object<bindings::ib_cq, <P as Provider>::Cq>;
+pub type Cq<P> = Object<bindings::ib_cq, P, <P as Provider>::Cq>;
 /// A queue pair.
-pub type Qp<P> = Object<bindings::ib_qp, <P as Provider>::Qp>;
+pub type Qp<P> = Object<bindings::ib_qp, P, <P as Provider>::Qp>;
 /// A shared receive queue.
-pub type Srq<P> = Object<bindings::ib_srq, <P as Provider>::Srq>;
+pub type Srq<P> = Object<bindings::ib_srq, P, <P as Provider>::Srq>;
 /// A memory window.
-pub type Mw<P> = Object<bindings::ib_mw, <P as Provider>::Mw>;
+pub type Mw<P> = Object<bindings::ib_mw, P, <P as Provider>::Mw>;
 /// A memory region.
-pub type Mr<P> = Object<bindings::ib_mr, <P as Provider>::Mr>;
+pub type Mr<P> = Object<bindings::ib_mr, P, <P as Provider>::Mr>;
 
-impl<C, T> Object<C, T> {
+impl<C, P, T> Object<C, P, T> {
     /// The bytes that the core must allocate for it.
     pub(crate) const SIZE: usize = size_of::<Self>();
 
@@ -55,8 +60,8 @@ impl<C, T> Object<C, T> {
     ///
     /// # Safety
     ///
-    /// `c` must point to the first field of an object of this very type, initialised by
-    /// [`Object::init`], which is not destroyed while the reference lives.
+    /// `c` must point to the first field of an object of this very type, of a device of `P`,
+    /// initialised by [`Object::init`], which is not destroyed while the reference lives.
     pub(crate) unsafe fn from_raw<'a>(c: *mut C) -> &'a Self {
         // SAFETY:
         // - `c` is the first field of a `repr(C)` struct, so the address is the same;
@@ -100,7 +105,7 @@ impl<C, T> Object<C, T> {
     }
 }
 
-impl<T> Object<bindings::ib_pd, T> {
+impl<P: Provider> Pd<P> {
     /// Tells whether the PD belongs to a process, else to the kernel.
     pub fn is_user(&self) -> bool {
         // SAFETY: By the type invariant the struct is valid; the field does not change.
@@ -108,14 +113,13 @@ impl<T> Object<bindings::ib_pd, T> {
     }
 
     /// Returns the device that the PD was allocated on.
-    pub fn device<P: Provider<Pd = T>>(&self) -> &Device<P> {
-        // SAFETY: A PD holds its device; the device of an object of provider `P` is one of
-        // `P`, since only `P`'s operations make `Object<ib_pd, P::Pd>`.
+    pub fn device(&self) -> &Device<P> {
+        // SAFETY: A PD holds its device, which is one of `P` by the type invariant.
         unsafe { Object::from_raw((*self.as_raw()).device) }
     }
 }
 
-impl<T> Object<bindings::ib_qp, T> {
+impl<P: Provider> Qp<P> {
     /// Returns the QP number.
     pub fn number(&self) -> u32 {
         // SAFETY: By the type invariant the struct is valid; the field does not change.
@@ -123,15 +127,15 @@ impl<T> Object<bindings::ib_qp, T> {
     }
 }
 
-impl<T> Object<bindings::ib_ucontext, T> {
+impl<P: Provider> Context<P> {
     /// Returns the device that the context belongs to.
-    pub fn device<P: Provider<Context = T>>(&self) -> &Device<P> {
-        // SAFETY: As for a PD: a context holds its device, of the same provider.
+    pub fn device(&self) -> &Device<P> {
+        // SAFETY: As for a PD: a context holds its device.
         unsafe { Object::from_raw((*self.as_raw()).device) }
     }
 }
 
-impl<T> Object<bindings::ib_device, T> {
+impl<P: Provider> Device<P> {
     /// Tells whether the port's table has a GID of RoCEv2. Any context.
     pub fn has_gid(&self, gid: &[u8; 16]) -> bool {
         // SAFETY: By the type invariant the device is valid; the GID is copied.

@@ -874,11 +874,15 @@ impl<P: Provider> Ops<P> {
 
     // ---- memory regions ----------------------------------------------------------------------
 
-    /// Puts the data of a new region behind the core's struct.
-    fn new_mr(data: P::Mr) -> Result<*mut bindings::ib_mr> {
+    /// Makes a region, with the provider's data behind the core's struct.
+    ///
+    /// The memory is allocated first, so that nothing can fail once the provider has made a
+    /// region: it is there, and has keys, until `dereg_mr`.
+    fn new_mr(make: impl FnOnce() -> Result<P::Mr>) -> Result<*mut bindings::ib_mr> {
+        let memory = KBox::<MaybeUninit<Mr<P>>>::zeroed(GFP_KERNEL)?;
+        let data = make()?;
         let (lkey, rkey) = P::mr_keys(&data);
-        let mr = KBox::<MaybeUninit<Mr<P>>>::zeroed(GFP_KERNEL)?;
-        let mr = KBox::into_raw(mr).cast::<bindings::ib_mr>();
+        let mr = KBox::into_raw(memory).cast::<bindings::ib_mr>();
         // SAFETY: Zeroed memory of the right size that nobody else knows yet.
         unsafe {
             Mr::<P>::init(mr, data);
@@ -894,7 +898,9 @@ impl<P: Provider> Ops<P> {
     ) -> *mut bindings::ib_mr {
         // SAFETY: The core passes a valid PD.
         let pd = unsafe { Pd::<P>::from_raw(pd) };
-        pointer(P::get_dma_mr(pd, access as u32, DmaMemory(())).and_then(Self::new_mr))
+        pointer(Self::new_mr(|| {
+            P::get_dma_mr(pd, access as u32, DmaMemory(()))
+        }))
     }
 
     unsafe extern "C" fn reg_user_mr(
@@ -911,9 +917,9 @@ impl<P: Provider> Ops<P> {
         if !dmah.is_null() {
             return EOPNOTSUPP.to_ptr();
         }
-        pointer(
-            P::reg_user_mr(pd, start, length, iova, access as u32, &udata).and_then(Self::new_mr),
-        )
+        pointer(Self::new_mr(|| {
+            P::reg_user_mr(pd, start, length, iova, access as u32, &udata)
+        }))
     }
 
     unsafe extern "C" fn dereg_mr(
@@ -975,7 +981,7 @@ impl<P: Provider> Ops<P> {
         }
         // SAFETY: The core passes a valid PD.
         let pd = unsafe { Pd::<P>::from_raw(pd) };
-        pointer(P::alloc_mr(pd, max_pages).and_then(Self::new_mr))
+        pointer(Self::new_mr(|| P::alloc_mr(pd, max_pages)))
     }
 
     unsafe extern "C" fn map_mr_sg(
@@ -1052,8 +1058,8 @@ struct WithTarget<D, T> {
 }
 
 /// A CQ as allocated. The provider's data comes first, so that it is also a [`Cq`].
-type CqWithTarget<P> = Object<bindings::ib_cq, WithTarget<<P as Provider>::Cq, CqTarget>>;
+type CqWithTarget<P> = Object<bindings::ib_cq, P, WithTarget<<P as Provider>::Cq, CqTarget>>;
 /// An SRQ as allocated. The provider's data comes first, so that it is also a [`Srq`].
-type SrqWithTarget<P> = Object<bindings::ib_srq, WithTarget<<P as Provider>::Srq, SrqTarget>>;
+type SrqWithTarget<P> = Object<bindings::ib_srq, P, WithTarget<<P as Provider>::Srq, SrqTarget>>;
 /// A QP as allocated. The provider's data comes first, so that it is also a [`Qp`].
-type QpWithTarget<P> = Object<bindings::ib_qp, WithTarget<<P as Provider>::Qp, QpTarget>>;
+type QpWithTarget<P> = Object<bindings::ib_qp, P, WithTarget<<P as Provider>::Qp, QpTarget>>;

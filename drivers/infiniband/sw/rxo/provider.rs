@@ -290,7 +290,7 @@ impl Provider for Rxo {
     /// `EINVAL` for a path without a local GID or between address families, `EINVAL` for room
     /// for the answer that lacks the handle's number.
     fn create_ah(pd: &Pd<Self>, attr: AhAttr, atomic: bool, udata: &Udata<'_>) -> Result<Ah> {
-        let port = pd.device::<Self>().data();
+        let port = pd.device().data();
         let flags = if atomic { GFP_ATOMIC } else { GFP_KERNEL };
         let permit = Permit::take(&port.limits, |l| &l.ahs)?;
         let handle = AddressHandle::new(attr.path, pd.data().domain, permit, flags)?;
@@ -408,7 +408,7 @@ impl Provider for Rxo {
         init: &mut QpInit<'_, Self>,
         udata: &Udata<'_>,
     ) -> Result<(QpHandle, u32)> {
-        let port = pd.device::<Self>().data();
+        let port = pd.device().data();
         let kind = init.kind().ok_or(EOPNOTSUPP)?;
         if init.has_create_flags() {
             return Err(EOPNOTSUPP);
@@ -577,7 +577,7 @@ impl Provider for Rxo {
         if !fits {
             return Err(EINVAL);
         }
-        let permit = Permit::take(&pd.device::<Self>().data().limits, |l| &l.srqs)?;
+        let permit = Permit::take(&pd.device().data().limits, |l| &l.srqs)?;
         let max_sge = (attr.max_sge as usize).max(1);
         let (posts, entry) = match context {
             None => (Posts::kernel(attr.max_wr as usize, max_sge)?, None),
@@ -623,7 +623,7 @@ impl Provider for Rxo {
     }
 
     fn get_dma_mr(pd: &Pd<Self>, access: u32, memory: DmaMemory) -> Result<MrHandle> {
-        let port = pd.device::<Self>().data();
+        let port = pd.device().data();
         let permit = Permit::take(&port.limits, |l| &l.mrs)?;
         let mr = port.regions.add_kernel(pd.data().domain, access, memory)?;
         Ok(MrHandle {
@@ -648,7 +648,7 @@ impl Provider for Rxo {
         if access & !MR_ACCESS != 0 {
             return Err(EOPNOTSUPP);
         }
-        let device = pd.device::<Self>();
+        let device = pd.device();
         let port = device.data();
         let permit = Permit::take(&port.limits, |l| &l.mrs)?;
         let umem = Umem::pin::<Self>(device, start, length, access)?;
@@ -679,7 +679,7 @@ impl Provider for Rxo {
         if change.access.is_some_and(|a| a & !MR_ACCESS != 0) {
             return Err(EOPNOTSUPP);
         }
-        let device = pd.device::<Self>();
+        let device = pd.device();
         let iova = change.memory.map(|(_, _, iova)| iova);
         port.regions.change(
             *key,
@@ -709,7 +709,7 @@ impl Provider for Rxo {
         if max_pages == 0 || max_pages > limits::MAX_FAST_REG_PAGES {
             return Err(EINVAL);
         }
-        let port = pd.device::<Self>().data();
+        let port = pd.device().data();
         let permit = Permit::take(&port.limits, |l| &l.mrs)?;
         let mr = port
             .regions
@@ -746,7 +746,7 @@ impl Provider for Rxo {
     }
 
     fn alloc_mw(pd: &Pd<Self>, kind: MwKind, _udata: &Udata<'_>) -> Result<(MwHandle, u32)> {
-        let port = pd.device::<Self>().data();
+        let port = pd.device().data();
         let permit = Permit::take(&port.limits, |l| &l.mws)?;
         let window = port.regions.add_window(pd.data().domain, kind)?;
         let key = window.first_key();
