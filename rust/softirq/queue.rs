@@ -29,6 +29,10 @@ pub enum QueueKind {
     ///
     /// Progress is guaranteed under memory pressure.
     Unbound,
+    /// In process context, on whatever CPU is free, and later under memory pressure.
+    ///
+    /// For work that waits for others, whose queues have no such guarantee either.
+    Patient,
     /// In process context, on the CPU that enqueues.
     ///
     /// Progress is guaranteed under memory pressure.
@@ -41,6 +45,7 @@ impl QueueKind {
     fn flags(self) -> c_uint {
         match self {
             QueueKind::Unbound => bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM,
+            QueueKind::Patient => bindings::wq_flags_WQ_UNBOUND,
             QueueKind::PerCpu => bindings::wq_flags_WQ_PERCPU | bindings::wq_flags_WQ_MEM_RECLAIM,
             QueueKind::Bh => bindings::wq_flags_WQ_PERCPU | bindings::wq_flags_WQ_BH,
         }

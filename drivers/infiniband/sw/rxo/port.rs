@@ -2,8 +2,13 @@
 
 //! Devices and their one port: on a network device, in its namespace.
 
-use core::ops::RangeInclusive;
+use core::ops::{
+    Deref,
+    RangeInclusive, //
+};
 use kernel::{
+    impl_has_work,
+    new_work,
     prelude::*,
     str::{
         CStr,
@@ -17,6 +22,10 @@ use kernel::{
         },
         global_lock,
         Arc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
     }, //
 };
 use net::{
@@ -38,7 +47,9 @@ use rxo_transport::Mtu;
 use softirq::{
     new_bh_spinlock,
     BhSpinLock,
-    IdTable, //
+    IdTable,
+    OwnedQueue,
+    QueueKind, //
 };
 
 use crate::{
@@ -83,7 +94,48 @@ pub(crate) struct Port {
     gsi: BhSpinLock<Option<Arc<QueuePair>>>,
     /// The device, to ask the core for its GIDs.
     #[pin]
-    device: BhSpinLock<Option<Arc<DeviceHandle<Rxo>>>>,
+    device: BhSpinLock<Option<Arc<Registered>>>,
+}
+
+/// The device of a port, as the core has it.
+#[pin_data]
+pub(crate) struct Registered {
+    handle: DeviceHandle<Rxo>,
+    /// Unregisters it where there may be waited: the network device goes with RTNL held.
+    #[pin]
+    removal: Work<Registered>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Registered { self.removal }
+}
+
+impl WorkItem for Registered {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.unregister();
+    }
+}
+
+impl Registered {
+    fn new(handle: DeviceHandle<Rxo>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                handle,
+                removal <- new_work!("Registered::removal"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+impl Deref for Registered {
+    type Target = DeviceHandle<Rxo>;
+
+    fn deref(&self) -> &DeviceHandle<Rxo> {
+        &self.handle
+    }
 }
 
 impl Port {
@@ -203,12 +255,14 @@ fn guid(mac: [u8; 6]) -> u64 {
 /// A device of the module.
 struct Entry {
     port: Arc<Port>,
-    device: Arc<DeviceHandle<Rxo>>,
+    device: Arc<Registered>,
 }
 
 /// All devices of the module.
 pub(crate) struct Ports {
     namespaces: Pin<KBox<Namespaces<RxoNet>>>,
+    /// Where devices are unregistered whose network device goes.
+    removals: OwnedQueue,
 }
 
 struct Global {
@@ -232,7 +286,13 @@ impl Ports {
         unsafe {
             GLOBAL.init()
         };
-        let this = Arc::new(Self { namespaces }, GFP_KERNEL)?;
+        let this = Arc::new(
+            Self {
+                namespaces,
+                removals: OwnedQueue::new(c"rxo-removals", QueueKind::Patient)?,
+            },
+            GFP_KERNEL,
+        )?;
         GLOBAL.lock().ports = Some(this.clone());
         Ok(Published(this))
     }
@@ -265,7 +325,7 @@ impl Ports {
     }
 
     /// The device on a network device. Its namespace may be on its way out and no longer known.
-    fn find(netdev: &NetDevice) -> Option<(Arc<Port>, Arc<DeviceHandle<Rxo>>)> {
+    fn find(netdev: &NetDevice) -> Option<(Arc<Port>, Arc<Registered>)> {
         GLOBAL
             .lock()
             .entries
@@ -291,6 +351,8 @@ impl Published {
 
 impl Drop for Published {
     fn drop(&mut self) {
+        // Work that runs looks the list up: it must not become the last to hold it.
+        self.0.removals.flush();
         let ports = GLOBAL.lock().ports.take();
         drop(ports);
     }
@@ -307,7 +369,10 @@ impl NetEvents for Watcher {
         match event {
             NetEvent::Unregister => {
                 port.detach();
-                device.unregister_later();
+                if let Some(ports) = Ports::get() {
+                    // An error: it is on its way already.
+                    let _ = ports.removals.enqueue(device);
+                }
             }
             NetEvent::Up | NetEvent::Down | NetEvent::Change => {
                 device.port_event(match port.state() {
@@ -336,9 +401,6 @@ impl LinkOps for Links {
             return Err(EINVAL);
         }
         let ns = ports.namespace(netdev).ok_or(ENODEV)?;
-        if Ports::find(netdev).is_some() {
-            return Err(EEXIST);
-        }
         let name = CString::try_from(name)?;
         let port = Port::new(netdev, ns.clone())?;
         switch::plug(&ns, &port)?;
@@ -353,16 +415,23 @@ impl LinkOps for Links {
 /// Adds a device to the list and registers it.
 fn add(name: &CStr, netdev: &NetDevice, port: &Arc<Port>) -> Result {
     let builder = DeviceBuilder::<Rxo>::new(netdev, port.guid, b"rxo", port.clone())?;
-    let device = Arc::new(builder.handle(), GFP_KERNEL)?;
+    let device = Registered::new(builder.handle())?;
     *port.device.lock() = Some(device.clone());
-    // On the list before it is registered: the network device may go at any time.
-    GLOBAL.lock().entries.push(
-        Entry {
-            port: port.clone(),
-            device: device.clone(),
-        },
-        GFP_KERNEL,
-    )?;
+    {
+        // On the list before it is registered: the network device may go at any time, and
+        // somebody else may be adding a device to it.
+        let mut global = GLOBAL.lock();
+        if global.entries.iter().any(|e| e.port.is_on(netdev)) {
+            return Err(EEXIST);
+        }
+        global.entries.push(
+            Entry {
+                port: port.clone(),
+                device: device.clone(),
+            },
+            GFP_KERNEL,
+        )?;
+    }
     builder.register(name)?;
     if port.netdev().is_none() {
         device.unregister();
