@@ -10,6 +10,10 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     }, //
@@ -34,9 +38,37 @@ use crate::{
     qp::QueuePair, //
 };
 
+/// A queue pair that is attached to a group.
+pub(crate) struct Member {
+    pub(crate) qp: Arc<QueuePair>,
+    /// To detach it must not fail: where there is no memory for a list without it, it is left in
+    /// the old one, marked.
+    gone: Atomic<bool>,
+}
+
+impl Member {
+    /// Tells whether it is still attached.
+    pub(crate) fn is_attached(&self) -> bool {
+        !self.gone.load(Relaxed)
+    }
+
+    fn is(&self, qp: &Arc<QueuePair>) -> bool {
+        self.is_attached() && Arc::ptr_eq(&self.qp, qp)
+    }
+}
+
 /// The queue pairs of a group. Never changed: replaced, so that a packet goes to those that were
 /// attached when it came.
-type Members = Arc<KVec<Arc<QueuePair>>>;
+type Members = Arc<KVec<Arc<Member>>>;
+
+/// A list of those that are still attached, with room for `more`.
+fn attached(members: &[Arc<Member>], more: usize) -> Result<KVec<Arc<Member>>> {
+    let mut list = KVec::with_capacity(members.len() + more, GFP_KERNEL)?;
+    for m in members.iter().filter(|m| m.is_attached()) {
+        list.push(m.clone(), GFP_KERNEL)?;
+    }
+    Ok(list)
+}
 
 /// A group of a port.
 struct Group {
@@ -84,24 +116,24 @@ impl Groups {
         let (ifindex, address) = (port.ifindex, address(gid));
         let _change = self.change.lock();
         let old = self.members(ifindex, address);
-        let count = old.as_ref().map_or(0, |m| m.len());
-        if old.iter().any(|m| m.iter().any(|q| Arc::ptr_eq(q, qp))) {
+        let mut members = attached(old.as_ref().map_or(&[], |m| m.as_slice()), 1)?;
+        if members.iter().any(|m| m.is(qp)) {
             return Ok(());
         }
-        let (groups, attached) = self.sizes(port);
-        let full = count >= MAX_MCAST_QP_ATTACH as usize
-            || attached >= MAX_MCAST_ATTACH as usize
-            || (count == 0 && groups >= MAX_MCAST_GRP as usize);
+        let (groups, attachments) = self.sizes(port);
+        let full = members.len() >= MAX_MCAST_QP_ATTACH as usize
+            || attachments >= MAX_MCAST_ATTACH as usize
+            || (old.is_none() && groups >= MAX_MCAST_GRP as usize);
         if full {
             return Err(ENOMEM);
         }
-        let mut members = KVec::with_capacity(count + 1, GFP_KERNEL)?;
-        for q in old.iter().flat_map(|m| m.iter()) {
-            members.push(q.clone(), GFP_KERNEL)?;
-        }
-        members.push(qp.clone(), GFP_KERNEL)?;
+        let member = Member {
+            qp: qp.clone(),
+            gone: Atomic::new(false),
+        };
+        members.push(Arc::new(member, GFP_KERNEL)?, GFP_KERNEL)?;
         let members = Arc::new(members, GFP_KERNEL)?;
-        if count > 0 {
+        if old.is_some() {
             let _old = self.replace(ifindex, address, Some(members));
             return Ok(());
         }
@@ -142,16 +174,13 @@ impl Groups {
         let (ifindex, address) = (qp.port.ifindex, address(gid));
         let _change = self.change.lock();
         let old = self.members(ifindex, address).ok_or(EINVAL)?;
-        if !old.iter().any(|q| Arc::ptr_eq(q, qp)) {
-            return Err(EINVAL);
-        }
-        if old.len() > 1 {
-            let mut members = KVec::with_capacity(old.len(), GFP_KERNEL)?;
-            for q in old.iter().filter(|q| !Arc::ptr_eq(q, qp)) {
-                members.push(q.clone(), GFP_KERNEL)?;
+        let member = old.iter().find(|m| m.is(qp)).ok_or(EINVAL)?;
+        member.gone.store(true, Relaxed);
+        if old.iter().any(|m| m.is_attached()) {
+            let rest = attached(&old, 0).and_then(|m| Ok(Arc::new(m, GFP_KERNEL)?));
+            if let Ok(members) = rest {
+                let _old = self.replace(ifindex, address, Some(members));
             }
-            let members = Arc::new(members, GFP_KERNEL)?;
-            let _old = self.replace(ifindex, address, Some(members));
             return Ok(());
         }
         let _old = self.replace(ifindex, address, None);

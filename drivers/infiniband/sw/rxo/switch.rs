@@ -115,7 +115,8 @@ impl Switch {
         let Some(members) = self.groups.members(buf.ifindex(), buf.daddr()) else {
             return self.count(buf, Stat::RxNoQp);
         };
-        for (i, qp) in members.iter().enumerate() {
+        let attached = members.iter().filter(|m| m.is_attached());
+        for (i, qp) in attached.map(|m| &m.qp).enumerate() {
             let stats = &qp.port.stats;
             if i == 0 {
                 stats.count(Stat::RxPackets);
