@@ -15,7 +15,7 @@ MO ?= $(CURDIR)/build
 # As it was typed, dollars and all.
 export RXO_CMD := $(value CMD)
 
-.PHONY: modules modules_install clean demo test fuzz soak bench bench-transport check vm setup help
+.PHONY: modules modules_install clean demo test test-debug fuzz fuzz-wire soak soak-guest bench bench-transport check vm setup help
 
 ifneq ($(KDIR),)
 modules:
@@ -59,9 +59,28 @@ check: setup
 test: setup
 	@scripts/run-tests $(LANE)
 
+# Under a kernel that looks for faults of memory, locking and context.
+test-debug:
+	@scripts/setup debug
+	@scripts/run-tests debug
+
 SECONDS ?= 60
 fuzz: setup
 	@scripts/fuzz $(SECONDS)
+
+# What takes long runs where it is quick, unless told where.
+LONG_LANE := $(if $(filter file,$(origin LANE)),uml,$(LANE))
+
+PACKETS ?= 1000000
+fuzz-wire:
+	@scripts/setup $(LONG_LANE)
+	@scripts/module-build $(LONG_LANE)
+	@TIMEOUT=$${TIMEOUT:-7200} scripts/guest $(LONG_LANE) selftests/storm.sh $(PACKETS)
+
+soak-guest:
+	@scripts/setup $(LONG_LANE)
+	@scripts/module-build $(LONG_LANE)
+	@TIMEOUT=$${TIMEOUT:-$$(($(SECONDS) + 600))} scripts/guest $(LONG_LANE) selftests/soak.sh $(SECONDS)
 
 EVENTS ?= 1000000
 soak: setup
@@ -79,10 +98,13 @@ help:
 	@echo "make modules_install KDIR=tree  and install it"
 	@echo "make demo                       set up, boot a VM and run RDMA between two hosts in it"
 	@echo "make test                       the whole suite"
+	@echo "make test-debug                 the same under KASAN, lockdep, kmemleak"
 	@echo "make fuzz SECONDS=60            fuzz the transport on the host for so long"
+	@echo "make fuzz-wire PACKETS=1000000  a hostile peer's packets at live queue pairs, in a guest"
 	@echo "make soak EVENTS=1000000        the transport over bad links, so many random events"
 	@echo "make bench [QUICK=1] [BENCH=...] rxo, rdma_rxe and siw measured in one guest"
 	@echo "make bench-transport            what the transport costs a packet, apart from the kernel"
+	@echo "make soak-guest SECONDS=60      everything at once in a guest, with losses and kills"
 	@echo "make check                      rustfmt, clippy, rustdoc, licence lines"
 	@echo "make vm CMD='...'               run a command in a fresh VM with the two hosts up"
 	@echo "make setup                      only what the above need once"

@@ -37,9 +37,13 @@ kernel_log_new()
 	local all
 	# One record a read; EAGAIN ends it.
 	all=$(dd if=/dev/kmsg iflag=nonblock bs=8192 2>/dev/null | tr -d '\000')
+	# Memory that was short tells so with a trace, which is no complaint.
 	awk -F'[,;]' -v last="$KMSG_SEQ" '/^[0-9]+,[0-9]+,/ {
 		show = $2 + 0 > last + 0; if (!show) next
-		sub(/^[^;]*;/, ""); print }' <<<"$all"
+		sub(/^[^;]*;/, "")
+		if (/vmalloc error: size|page allocation failure/) short = 1
+		if (short && /Call Trace/) { short = 0; next }
+		print }' <<<"$all"
 	KMSG_SEQ=$(awk -F, '/^[0-9]+,[0-9]+,/ { s = $2 } END { print s + 0 }' <<<"$all")
 }
 

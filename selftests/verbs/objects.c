@@ -461,34 +461,6 @@ static int cq_overflow(void)
 
 /* ---- memory that is registered anew --------------------------------------- */
 
-/* rdma-core has no ibv_rereg_mr() for this provider: as the library would. */
-static int rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
-		 size_t len, int access)
-{
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_rereg_mr cmd;
-	} c = { };
-	struct ib_uverbs_rereg_mr_resp resp = { };
-
-	c.hdr.command = IB_USER_VERBS_CMD_REREG_MR;
-	c.hdr.in_words = sizeof(c) / 4;
-	c.hdr.out_words = sizeof(resp) / 4;
-	c.cmd.response = (uintptr_t)&resp;
-	c.cmd.mr_handle = mr->handle;
-	c.cmd.flags = flags;
-	c.cmd.start = (uintptr_t)addr;
-	c.cmd.hca_va = (uintptr_t)addr;
-	c.cmd.length = len;
-	c.cmd.access_flags = access;
-	c.cmd.pd_handle = pd ? pd->handle : 0;
-	if (write(mr->context->cmd_fd, &c, sizeof(c)) != sizeof(c))
-		return errno;
-	if (resp.lkey != mr->lkey || resp.rkey != mr->rkey)
-		return ESTALE;
-	return 0;
-}
-
 /* One access of the first end, and how it must end. */
 static int reach(struct pair *p, enum ibv_wr_opcode op, uint64_t raddr,
 		 uint32_t rkey, uint32_t len, enum ibv_wc_status st)

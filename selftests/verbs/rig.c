@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <arpa/inet.h>
+#include <rdma/ib_user_verbs.h>
 #include "rig.h"
 
 struct host host_a, host_b;
@@ -282,6 +283,33 @@ int pair_down(struct pair *p)
 {
 	run_ok(ep_destroy(&p->a));
 	run_ok(ep_destroy(&p->b));
+	return 0;
+}
+
+int rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		 size_t len, int access)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr cmd;
+	} c = { };
+	struct ib_uverbs_rereg_mr_resp resp = { };
+
+	c.hdr.command = IB_USER_VERBS_CMD_REREG_MR;
+	c.hdr.in_words = sizeof(c) / 4;
+	c.hdr.out_words = sizeof(resp) / 4;
+	c.cmd.response = (uintptr_t)&resp;
+	c.cmd.mr_handle = mr->handle;
+	c.cmd.flags = flags;
+	c.cmd.start = (uintptr_t)addr;
+	c.cmd.hca_va = (uintptr_t)addr;
+	c.cmd.length = len;
+	c.cmd.access_flags = access;
+	c.cmd.pd_handle = pd ? pd->handle : 0;
+	if (write(mr->context->cmd_fd, &c, sizeof(c)) != sizeof(c))
+		return errno;
+	if (resp.lkey != mr->lkey || resp.rkey != mr->rkey)
+		return ESTALE;
 	return 0;
 }
 

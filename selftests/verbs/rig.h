@@ -131,6 +131,10 @@ int ep_query_state(struct ep *e);
 int pair_up(struct pair *p, const struct opts *o);
 int pair_down(struct pair *p);
 
+/* rdma-core has no ibv_rereg_mr() for this provider: as the library would. */
+int rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		 size_t len, int access);
+
 void fill(uint8_t *p, size_t len, uint32_t seed);
 /* Offset of the first byte that is not of fill()'s pattern, -1 if none. */
 long check_fill(const uint8_t *p, size_t len, uint32_t seed);

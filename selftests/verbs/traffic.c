@@ -4,9 +4,14 @@
  * 0) or until the device says that it is gone (status 3): by an error
  * completion or a fatal event. Silence for some seconds is status 5.
  *
- * "going" is printed once it runs.
+ * "going" is printed once it runs. SIGTERM ends it as its time does.
+ *
+ * PATIENT=1    the peer may take seconds to answer
+ * ALARMS=usec  a signal so often
  */
 #include <poll.h>
+#include <signal.h>
+#include <sys/time.h>
 #include "rig.h"
 
 #define LEN 20000
@@ -14,6 +19,33 @@
 
 static struct pair pr;
 static uint64_t rounds;
+static volatile sig_atomic_t ended, alarms;
+
+static void on_term(int sig)
+{
+	ended = 1;
+}
+
+static void on_alarm(int sig)
+{
+	alarms++;
+}
+
+static void signals(void)
+{
+	struct sigaction term = { .sa_handler = on_term },
+			 alrm = { .sa_handler = on_alarm };
+	const char *usec = getenv("ALARMS");
+	struct itimerval it = {};
+
+	sigaction(SIGTERM, &term, NULL);
+	if (!usec)
+		return;
+	/* System calls are interrupted, not restarted. */
+	sigaction(SIGALRM, &alrm, NULL);
+	it.it_interval.tv_usec = it.it_value.tv_usec = atoi(usec);
+	setitimer(ITIMER_REAL, &it, NULL);
+}
 
 static int told(struct host *h)
 {
@@ -109,18 +141,23 @@ static int run(int seconds)
 
 	o.retry = 3;
 	o.timeout = 12;
+	if (getenv("PATIENT")) {
+		o.retry = 7;
+		o.timeout = 17;
+	}
 	run_ok(host_open(&host_a));
 	run_ok(host_open(&host_b));
 	run_ok(pair_up(&pr, &o));
 	start = now_us();
-	while (!r && now_us() - start < seconds * 1000000ull) {
+	while (!r && !ended && now_us() - start < seconds * 1000000ull) {
 		r = one(&pr.a, &pr.b);
 		if (!r)
 			r = one(&pr.b, &pr.a);
 		if (!r && ++rounds == 3)
 			puts("going");
 	}
-	printf("%llu rounds\n", (unsigned long long)rounds);
+	printf("%llu rounds, %d signals\n", (unsigned long long)rounds,
+	       (int)alarms);
 	/* Objects of a device that is gone can be destroyed nevertheless. */
 	if (pair_down(&pr) || host_close(&host_a) || host_close(&host_b)) {
 		printf("an object can't be destroyed\n");
@@ -132,7 +169,10 @@ static int run(int seconds)
 int main(int argc, char **argv)
 {
 	int i = rig_args(argc, argv);
+	int seconds = i < argc ? atoi(argv[i]) : 60;
 
-	alarm(120);
-	return run(i < argc ? atoi(argv[i]) : 60);
+	if (!getenv("ALARMS"))
+		alarm(seconds + 60);
+	signals();
+	return run(seconds);
 }
