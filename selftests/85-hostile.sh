@@ -52,5 +52,5 @@ accounted()
 }
 t "peer: every packet is counted" accounted
 beside 1790 "peer: " "$BIN/peer" "${HOSTS[@]}" storm
-beside 1790 "peer, IPv6: " "$BIN/peer" "${HOSTS[@]}" -6 storm
+beside 1790 "peer, IPv6: " "$BIN/peer" "${HOSTS[@]}" -6 storm shifty
 finish

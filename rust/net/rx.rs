@@ -366,6 +366,19 @@ impl RxBuf {
         })
     }
 
+    /// Makes sure that the payload does not change any more, by a copy if others may write to it:
+    /// pages that a process gave to the network stack may still be its own.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOMEM`.
+    pub fn settle(&mut self) -> Result {
+        // SAFETY: By the type invariants it is a socket buffer. References to the data have ended,
+        // as `self` is borrowed mutably. The type invariants hold afterwards: what is before the
+        // data is copied with them.
+        to_result(unsafe { bindings::rx_skb_settle(self.skb.as_ptr()) })
+    }
+
     /// Calls a function with each piece of a range of the payload, in order, without copying.
     ///
     /// If the function returns an error, this ends and returns the same.
@@ -390,10 +403,7 @@ impl RxBuf {
         if let Some(bytes) = self.linear().get(offset..).and_then(|rest| rest.get(..len)) {
             return f(bytes);
         }
-        // SAFETY: By the type invariants it is a socket buffer. References to the data have ended,
-        // as `self` is borrowed mutably. The type invariants hold afterwards: what is before the
-        // data is copied with them.
-        to_result(unsafe { bindings::rx_skb_settle(self.skb.as_ptr()) })?;
+        self.settle()?;
 
         let mut chunks = Chunks::new(self, from, n);
 

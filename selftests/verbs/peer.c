@@ -13,11 +13,13 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include "rig.h"
 
 #define POISON 0xa5
@@ -809,6 +811,99 @@ static int storm(uint64_t packets, bool alone)
 	return alone ? 0 : sanity();
 }
 
+/* ---- packets that change while they are looked at -------------------------- */
+
+static uint8_t *page;
+static volatile bool stop;
+static volatile uint32_t turn;
+
+/* A while after a packet was sent, its opcode becomes one that isn't, or it
+ * goes to another queue pair. */
+static void *changer(void *arg)
+{
+	uint32_t seen = 0, i, wait = 0;
+
+	while (!stop) {
+		if (turn == seen)
+			continue;
+		seen = turn;
+		wait = (wait * 5 + 7) & 0xffff;
+		for (i = 0; i < wait && turn == seen; i++)
+			__asm__ volatile("" ::: "memory");
+		page[seen & 1 ? 0 : 7] ^= 0xff;
+	}
+	return NULL;
+}
+
+/*
+ * A process can give its pages to the network stack and write to them still.
+ * Over IPv6 it knows all that the ICRC covers. (The other end sees each packet
+ * as it was once, whenever that was.)
+ */
+static int shifty(void)
+{
+	struct sockaddr_in6 to = { .sin6_family = AF_INET6,
+				   .sin6_port = htons(4791) },
+			    from = { .sin6_family = AF_INET6,
+				     .sin6_port = htons(0xc123) };
+	uint64_t end = now_us() + (quick ? 3000000 : 10000000), n = 0;
+	int fd, ns, old = open("/proc/self/ns/net", O_RDONLY), pipes[2];
+	struct packet p;
+	char path[128];
+	pthread_t th;
+
+	rng = now_us() | 1;
+	ip_version = 6;
+	crc_init();
+	run_ok(memory_make());
+	run_ok(targets_make());
+	snprintf(path, sizeof(path), "/run/netns/%s", host_b.ns);
+	ns = open(path, O_RDONLY);
+	check(old >= 0 && ns >= 0);
+	check_ok(setns(ns, CLONE_NEWNET));
+	fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	check_ok(setns(old, CLONE_NEWNET));
+	check(fd >= 0);
+	memcpy(&from.sin6_addr, host_b.gid.raw, 16);
+	memcpy(&to.sin6_addr, host_a.gid.raw, 16);
+	check_ok(bind(fd, (void *)&from, sizeof(from)));
+	check_ok(connect(fd, (void *)&to, sizeof(to)));
+	check_ok(pipe(pipes));
+	page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(page != MAP_FAILED);
+	check_ok(pthread_create(&th, NULL, changer, NULL));
+	while (now_us() < end) {
+		struct target *t = &targets[rnd() % TARGETS];
+		struct iovec v = { .iov_base = page };
+		size_t head = ip_len() + 8;
+
+		build(&p, t);
+		put16(p.b + 40, 0xc123);
+		seal(&p, true);
+		v.iov_len = p.len - head;
+		memcpy(page, p.b + head, v.iov_len);
+		if (vmsplice(pipes[1], &v, 1, 0) != (ssize_t)v.iov_len)
+			fail("vmsplice: %s", strerror(errno));
+		turn++;
+		if (splice(pipes[0], NULL, fd, NULL, v.iov_len, 0) < 0)
+			fail("splice: %s", strerror(errno));
+		if (++n % 16 == 0)
+			run_ok(tend(t));
+		else
+			run_ok(collect(t));
+	}
+	stop = true;
+	pthread_join(th, NULL);
+	close(fd);
+	run_ok(memory_check());
+	run_ok(targets_unmake());
+	swallow_events(&host_a);
+	printf("# %llu packets\n", (unsigned long long)n);
+	check(n > 100);
+	return sanity();
+}
+
 static uint64_t packets(uint64_t otherwise)
 {
 	const char *s = getenv("PACKETS");
@@ -822,6 +917,7 @@ static int storm_alone(void) { return storm(packets(5000), true); }
 static const struct testcase cases[] = {
 	{ "storm", storm_all, 1700 },
 	{ "alone", storm_alone, 120 },
+	{ "shifty", shifty, 120 },
 };
 
 int main(int argc, char **argv)

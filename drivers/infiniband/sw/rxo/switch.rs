@@ -222,23 +222,32 @@ impl Intact {
     /// The next packet, if it goes to the same queue pair; else what is left begins with another
     /// number.
     fn next(&mut self, buf: &RxBuf) -> Option<(Parsed, usize)> {
-        if self.bits == 0 {
-            return None;
+        while self.bits != 0 {
+            let i = self.bits.trailing_zeros();
+            let parsed = Switch::parse(buf, self.first.saturating_add(i as usize));
+            if let Ok((parsed, _)) = &parsed {
+                if parsed.headers.bth.dest_qp != self.number {
+                    self.number = parsed.headers.bth.dest_qp;
+                    return None;
+                }
+            }
+            // Whatever it is, it is done with.
+            self.bits &= self.bits.wrapping_sub(1);
+            if let Ok(parsed) = parsed {
+                return Some(parsed);
+            }
         }
-        let i = self.bits.trailing_zeros();
-        let (parsed, payload) = Switch::parse(buf, self.first.saturating_add(i as usize)).ok()?;
-        if parsed.headers.bth.dest_qp != self.number {
-            self.number = parsed.headers.bth.dest_qp;
-            return None;
-        }
-        self.bits &= self.bits.wrapping_sub(1);
-        Some((parsed, payload))
+        None
     }
 }
 
 impl Receiver for Switch {
     fn receive(&self, skb: RxSkb<'_>) {
         let mut buf = skb.into_buf();
+        // It is looked at more than once: what was checked must be what is used.
+        if buf.settle().is_err() {
+            return self.count(&buf, Stat::RxNoMemory);
+        }
         if buf.daddr().is_multicast() {
             return self.receive_multicast(buf);
         }
