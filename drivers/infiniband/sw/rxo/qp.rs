@@ -97,6 +97,8 @@ const REFUSED_NS: u64 = 50_000;
 const REFUSED_TRIES: u32 = 200;
 /// How often a doorbell goes on with what is left to send before it leaves that to the timer.
 const DOORBELL_VISITS: u32 = 16;
+/// Work requests that a doorbell takes before it lets go of the lock for a moment.
+const DOORBELL_WRS: u32 = 256;
 /// How often a queue pair in error looks for receives that a process posted since: nothing tells.
 const FLUSH_POLL_NS: u64 = 50_000_000;
 
@@ -344,7 +346,13 @@ impl QueuePair {
     fn near_peer(&self) -> Option<Arc<Self>> {
         match self.near.load(Relaxed) {
             0 => None,
-            number => self.port.ns.switch.get(number),
+            // It has to say so too: nobody's lock is taken by who merely names him.
+            number => self
+                .port
+                .ns
+                .switch
+                .get(number)
+                .filter(|peer| peer.near.load(Relaxed) == self.number),
         }
     }
 
@@ -467,38 +475,18 @@ impl QueuePair {
     ///
     /// `EINVAL` in a state that takes no sends.
     pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
-        let datagrams = is_datagram(this.kind);
-        let visited = Self::visit_once(this, |inner, now| {
-            // The longest datagram follows the network device.
-            inner.qp.set_port_mtu(this.port.mtu());
-            // No more than a ring holds, whatever the process does to its index meanwhile.
-            for _ in 0..=this.cap.max_send_wr {
-                // Its own work requests are all the process can fill the queue with: it wrote an
-                // index that isn't true. They wait for room.
-                if inner.qp.may_post() == Err(PostError::Full) {
-                    break;
-                }
-                let Some(mut p) = inner.host.sq.pull(&this.port, this.domain, datagrams) else {
-                    break;
-                };
-                loop {
-                    match inner.qp.post_send(now, p.wqe, &mut inner.host) {
-                        Ok(_) => break,
-                        Err(PostError::State) => return Err(EINVAL),
-                        Err(_) => {
-                            if inner.host.sq.is_spoiled() {
-                                return Err(EINVAL);
-                            }
-                            inner.host.port.stats.count(Stat::WqeInvalid);
-                            inner.host.sq.spoil(&mut p.wqe, WcStatus::LocQpOpErr);
-                        }
-                    }
-                }
-                inner.host.sq.accepted();
+        // No more than a ring holds, whatever the process does to its index meanwhile.
+        let pieces = this.cap.max_send_wr / DOORBELL_WRS + 1;
+        let (mut result, mut more) = (Ok(()), false);
+        for _ in 0..pieces {
+            let (taken, again) = Self::visit_once(this, |inner, now| this.take_posted(inner, now))
+                .unwrap_or((Err(ENODEV), false));
+            more = again;
+            result = taken.map(|_| ());
+            if taken != Ok(DOORBELL_WRS) {
+                break;
             }
-            Ok(())
-        });
-        let (result, mut more) = visited.unwrap_or((Err(ENODEV), false));
+        }
         // Between visits the bottom halves run that bring acknowledgements.
         for _ in 1..DOORBELL_VISITS {
             if !more {
@@ -507,6 +495,38 @@ impl QueuePair {
             more = Self::visit_once(this, |_, _| ()).is_some_and(|((), more)| more);
         }
         result
+    }
+
+    /// Takes what a process posted in its ring, and tells how many that were: some at most.
+    fn take_posted(&self, inner: &mut Inner, now: Instant) -> Result<u32> {
+        let datagrams = is_datagram(self.kind);
+        // The longest datagram follows the network device.
+        inner.qp.set_port_mtu(self.port.mtu());
+        for taken in 0..DOORBELL_WRS {
+            // Its own work requests are all the process can fill the queue with: it wrote an index
+            // that isn't true. They wait for room.
+            if inner.qp.may_post() == Err(PostError::Full) {
+                return Ok(taken);
+            }
+            let Some(mut p) = inner.host.sq.pull(&self.port, self.domain, datagrams) else {
+                return Ok(taken);
+            };
+            loop {
+                match inner.qp.post_send(now, p.wqe, &mut inner.host) {
+                    Ok(_) => break,
+                    Err(PostError::State) => return Err(EINVAL),
+                    Err(_) => {
+                        if inner.host.sq.is_spoiled() {
+                            return Err(EINVAL);
+                        }
+                        inner.host.port.stats.count(Stat::WqeInvalid);
+                        inner.host.sq.spoil(&mut p.wqe, WcStatus::LocQpOpErr);
+                    }
+                }
+            }
+            inner.host.sq.accepted();
+        }
+        Ok(DOORBELL_WRS)
     }
 
     /// Posts sends of a kernel consumer.
