@@ -186,7 +186,8 @@ class Bench:
         self.conns = 50 if quick else 200
         self.pace = Pace(self.seconds)
         self.ports = itertools.count(20000)
-        self.limit = 60
+        # perftest hangs with siw and events.
+        self.limit = 60 if os.environ.get("RXO_LANE") == "vm" else 20
         mhz = subprocess.run([tools + "/ceiling", "clock"], text=True, capture_output=True, check=True).stdout
         self.steady = {**os.environ, "LD_PRELOAD": tools + "/clock.so", "RXO_BENCH_TSC": mhz.strip()}
 
@@ -214,8 +215,9 @@ class Bench:
             time.sleep(0.01)
         raise Failed("the server doesn't listen")
 
-    def pair(self, path, port, server, client, by_cm=True, env=None):
-        """Runs the server on b and the client; client's output."""
+    def pair(self, path, port, server, client, by_cm=True, env=None, half=False):
+        """Runs the server on b and the client; client's output, even if it fails
+        after the half of it."""
         s = subprocess.Popen(
             on("b", *server("b")), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=env,
@@ -226,9 +228,10 @@ class Bench:
                 on("a" if path == "wire" else "b", *client("a" if path == "wire" else "b")),
                 stdin=subprocess.DEVNULL, text=True, capture_output=True, timeout=self.limit, check=False, env=env,
             )
-            if done.returncode:
+            if done.returncode and not half:
                 raise Failed((done.stderr or done.stdout).strip()[-200:])
-            s.wait(5)
+            if not done.returncode:
+                s.wait(5)
             return done.stdout
         except subprocess.TimeoutExpired as e:
             raise Failed("too slow") from e
@@ -306,6 +309,8 @@ class Bench:
             lambda h: ["cmtime", "-s", ADDRESS, "-c", self.conns],
             # Which it does last.
             by_cm=False,
+            # Afterwards it makes connections without queue pairs, which works between two hosts only.
+            half=True,
         )
         return [("conn", connects(out), "conn/s")]
 
@@ -320,7 +325,7 @@ class Bench:
     def stream(self, what, point):
         ends = ("hosta" if point.path == "wire" else "hostb", "hostb", ADDRESS)
         done = subprocess.run(
-            [self.tools + "/ceiling", what, *ends, str(point.size), str(self.seconds * (3 if point.metric == "cpu" else 1))],
+            [self.tools + "/ceiling", what, *ends, str(point.size), "1"],
             text=True, capture_output=True, timeout=self.limit, check=False,
         )
         if done.returncode:
