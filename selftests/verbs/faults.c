@@ -44,13 +44,13 @@ static int prepare(void)
 }
 
 /*
- * ITERATE(what) { setup; TRY(call); if (!tried) the call succeeded ... }
+ * ITERATE { setup; TRY(call); if (!tried) the call succeeded ... }
  * ends with the first n that is more than the call allocates.
  */
-static int n, injected, refused, tried;
+static int n, injected, refused, tried, stride = 1;
 
 #define ITERATE \
-	for (n = 1, injected = refused = 0; n < 3000; n++)
+	for (n = 1, injected = refused = 0; n < 3000; n += stride)
 #define TRY(call) \
 	do { \
 		fail_nth(n); \
@@ -85,7 +85,8 @@ static int must(const char *what)
 
 static int open_close(void)
 {
-	struct ibv_device *dev = host_a.ctx->device;
+	/* of the namespace that this process is in */
+	struct ibv_device *dev = host_b.ctx->device;
 	struct ibv_context *ctx;
 
 	run_ok(prepare());
@@ -337,26 +338,23 @@ static int doorbell(void)
 {
 	struct opts o = opts_default();
 	struct pair p;
-	int k;
 
 	run_ok(prepare());
 	run_ok(pair_up(&p, &o));
 	ITERATE {
 		struct wr w = { .op = IBV_WR_RDMA_WRITE, .len = 40000,
 				.flags = IBV_SEND_SIGNALED, .id = n };
+		struct wr r = { .op = IBV_WR_RDMA_READ, .len = 40000,
+				.flags = IBV_SEND_SIGNALED, .id = n,
+				.off = 131072 };
 
 		fill(p.a.buf, w.len, n);
-		for (k = 0; k < 2; k++) {
-			w.op = k ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
-			w.off = k ? 131072 : 0;
-			if (k == 0)
-				TRY(post_to(&p.a, w, &p.b, 0));
-			else
-				check_ok(post_to(&p.a, w, &p.b, 0));
-			check(!tried);
-			run_ok(expect_wc(p.a.scq, w.id, IBV_WC_SUCCESS, 10000,
-					 NULL));
-		}
+		/* The command may be refused before the driver; what was
+		 * posted is there, and goes with the next. */
+		TRY(post_to(&p.a, w, &p.b, 0));
+		check_ok(post_to(&p.a, r, &p.b, 0));
+		run_ok(expect_wc(p.a.scq, w.id, IBV_WC_SUCCESS, 10000, NULL));
+		run_ok(expect_wc(p.a.scq, r.id, IBV_WC_SUCCESS, 10000, NULL));
 		check(check_fill(p.b.buf, w.len, w.id) < 0);
 		check(check_fill(p.a.buf + 131072, w.len, w.id) < 0);
 	}
@@ -412,6 +410,8 @@ static int links(void)
 	snprintf(type, sizeof(type), "%.*s", (int)strlen(host_a.dev) - 1,
 		 host_a.dev);
 	check_ok(system("ip link add spare type dummy && ip link set spare up"));
+	/* There are more than a thousand, most of them the core's. */
+	stride = quick ? 41 : 7;
 	ITERATE {
 		fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_RDMA);
 		check(fd >= 0);
