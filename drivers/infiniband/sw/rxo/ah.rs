@@ -6,7 +6,14 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use net::IpAddr;
+use net::{
+    IpAddr,
+    Route, //
+};
+use softirq::{
+    new_bh_spinlock,
+    BhSpinLock, //
+};
 
 use crate::{
     limits::Permit,
@@ -57,10 +64,14 @@ pub(crate) fn gid(address: IpAddr) -> [u8; 16] {
 }
 
 /// What an address handle holds. Work requests under way keep it.
+#[pin_data]
 pub(crate) struct AddressHandle {
     pub(crate) path: rdma::Path,
     pub(crate) ends: Ends,
     pub(crate) domain: Domain,
+    /// The way that the last datagram took. Its lock is taken with that of a queue pair held.
+    #[pin]
+    route: BhSpinLock<Option<Route>>,
     _permit: Permit,
 }
 
@@ -73,15 +84,27 @@ impl AddressHandle {
         flags: kernel::alloc::Flags,
     ) -> Result<Arc<Self>> {
         let ends = Ends::of(&path)?;
-        Ok(Arc::new(
-            Self {
+        Arc::pin_init(
+            pin_init!(Self {
                 path,
                 ends,
                 domain,
+                route <- new_bh_spinlock!(None, "AddressHandle::route"),
                 _permit: permit,
-            },
+            }),
             flags,
-        )?)
+        )
+    }
+
+    /// The way that the last datagram took.
+    pub(crate) fn route(&self) -> Option<Route> {
+        self.route.lock().clone()
+    }
+
+    /// Keeps the way for the next datagram.
+    pub(crate) fn remember(&self, route: Option<Route>) {
+        let old = core::mem::replace(&mut *self.route.lock(), route);
+        drop(old);
     }
 }
 

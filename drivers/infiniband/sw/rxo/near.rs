@@ -16,6 +16,7 @@ use kernel::{
 use rdma::Bytes;
 use rxo_transport::{
     burst::PacketOut,
+    time::Instant,
     wire::{
         Parsed,
         BTH_LEN,
@@ -36,10 +37,7 @@ use crate::{
         Mr,
         Refusal, //
     },
-    qp::{
-        now,
-        Inner, //
-    },
+    qp::Inner,
     stats::Stat,
     tx::gather, //
 };
@@ -99,27 +97,35 @@ pub(crate) fn are_linked(a: &Inner, b: &Inner) -> bool {
 
 /// Takes the next burst of `from`, of `budget` packets at most, to `to`. Returns how many packets
 /// that were, which is 0 if there are none to send.
-pub(crate) fn pass(from: &mut Inner, to: &mut Inner, budget: u32) -> u32 {
-    if let Some((burst, at)) = from.take_unsent() {
-        // It began to leave by the network.
-        let result = carry(from, to, &burst, at);
-        from.qp.sent(now(), &burst, result, &mut from.host);
-        return burst.count;
-    }
-    let Some(burst) = from.qp.poll_transmit(now(), budget, &mut from.host) else {
+pub(crate) fn pass(from: &mut Inner, to: &mut Inner, budget: u32, now: Instant) -> u32 {
+    // First what began to leave by the network.
+    let next = match from.take_unsent() {
+        Some(rest) => Some(rest),
+        None => from
+            .qp
+            .poll_transmit(now, budget, &mut from.host)
+            .map(|burst| (burst, 0)),
+    };
+    let Some((burst, at)) = next else {
         return 0;
     };
-    let result = carry(from, to, &burst, 0);
-    from.qp.sent(now(), &burst, result, &mut from.host);
+    let result = carry(from, to, &burst, at, now);
+    from.qp.sent(now, &burst, result, &mut from.host);
     burst.count
 }
 
 /// Carries the packets of a burst over, from the one at `at` on.
-fn carry(from: &mut Inner, to: &mut Inner, burst: &Burst, at: u32) -> Result<(), WcStatus> {
+fn carry(
+    from: &mut Inner,
+    to: &mut Inner,
+    burst: &Burst,
+    at: u32,
+    now: Instant,
+) -> Result<(), WcStatus> {
     let mut i = at;
     while i < burst.count {
         if let Some((packet, count)) = burst.run(i) {
-            if carry_run(from, to, burst, &packet, count) {
+            if carry_run(from, to, burst, &packet, count, now) {
                 i = i.saturating_add(count);
                 continue;
             }
@@ -137,7 +143,7 @@ fn carry(from: &mut Inner, to: &mut Inner, burst: &Burst, at: u32) -> Result<(),
             Err(_) => break,
         };
         count(from, to, 1, packet.wire_len());
-        to.take_in(now(), &parsed(&packet), Packet::Near(near));
+        to.take_in(now, &parsed(&packet), Packet::Near(near));
         i = i.saturating_add(1);
         if let Some(Packet::Near(Near::Copied(buffer))) = to.host.packet.take() {
             from.buffer = buffer;
@@ -154,13 +160,14 @@ fn carry_run(
     burst: &Burst,
     packet: &PacketOut,
     packets: u32,
+    now: Instant,
 ) -> bool {
     let Ok(Some((mr, at))) = region_of(from, burst.source, packet) else {
         return false;
     };
     to.host.packet = Some(Packet::Near(Near::Region(mr, at)));
     let parsed = parsed(packet);
-    let taken = to.is_in_partition(&parsed) && to.qp.on_run(now(), &parsed, packets, &mut to.host);
+    let taken = to.is_in_partition(&parsed) && to.qp.on_run(now, &parsed, packets, &mut to.host);
     to.host.packet = None;
     if taken {
         let each = burst.packet_len() as usize + BTH_LEN + ICRC_LEN;

@@ -91,6 +91,8 @@ use crate::{
 const BUDGET: u32 = 64;
 /// A visit in softirq with more to do comes back after this many nanoseconds.
 const YIELD_NS: u64 = 1_000;
+/// So many packets are sent in next to no time.
+const FEW: u32 = 4;
 /// A packet that the network refused is offered again after this many nanoseconds,
 const REFUSED_NS: u64 = 50_000;
 /// and so often before it counts as lost.
@@ -198,6 +200,15 @@ fn vec_of<T>(n: usize, mut f: impl FnMut() -> T) -> Result<KVVec<T>> {
     Ok(v)
 }
 
+/// The time after so many packets were sent, which the peer must not be charged for: a few take none.
+fn later(before: Instant, packets: u32) -> Instant {
+    if packets > FEW {
+        now()
+    } else {
+        before
+    }
+}
+
 pub(crate) fn now() -> Instant {
     Instant::from_nanos(softirq::now_ns())
 }
@@ -288,14 +299,15 @@ impl QueuePair {
                 .and_then(|_| lock_both(&this.inner, &peer.inner));
             if let Some(mut both) = locked {
                 let (inner, other) = both.get();
-                let ret = f(inner, now());
+                let now = now();
+                let ret = f(inner, now);
                 // What `f` did may have connected or parted them.
                 let linked = peer.user && near::are_linked(inner, other);
                 let (again, others) = if linked {
-                    let again = Self::exchange(inner, other);
+                    let again = Self::exchange(inner, other, now);
                     (again, peer.end_visit(peer, other, None))
                 } else {
-                    (this.transmit(inner), Pending::default())
+                    (this.transmit(inner, now), Pending::default())
                 };
                 let pending = this.end_visit(this, inner, again);
                 drop(both);
@@ -307,8 +319,9 @@ impl QueuePair {
         let (ret, again, pending) = {
             let mut guard = this.inner.lock();
             let inner = &mut *guard;
-            let ret = f(inner, now());
-            let again = this.transmit(inner);
+            let now = now();
+            let ret = f(inner, now);
+            let again = this.transmit(inner, now);
             (ret, again, this.end_visit(this, inner, again))
         };
         this.deliver(pending);
@@ -379,23 +392,25 @@ impl QueuePair {
 
     /// Moves what two queue pairs that are connected to each other have for each other; tells when
     /// to come back for more.
-    fn exchange(inner: &mut Inner, other: &mut Inner) -> Option<u64> {
+    fn exchange(inner: &mut Inner, other: &mut Inner, now: Instant) -> Option<u64> {
+        let mut now = now;
         let mut left = BUDGET;
         while left > 0 {
             // What this one sends is answered before it sends more.
-            let answered = near::pass(other, inner, left);
+            let answered = near::pass(other, inner, left, now);
             left = left.saturating_sub(answered);
-            let sent = near::pass(inner, other, left);
+            let sent = near::pass(inner, other, left, now);
             left = left.saturating_sub(sent);
             if answered == 0 && sent == 0 {
                 return None;
             }
+            now = later(now, answered.max(sent));
         }
         Some(softirq::now_ns().saturating_add(YIELD_NS))
     }
 
     /// Sends what the transport wants sent; tells when to come back for more.
-    fn transmit(&self, inner: &mut Inner) -> Option<u64> {
+    fn transmit(&self, inner: &mut Inner, now: Instant) -> Option<u64> {
         if softirq::irqs_disabled() {
             // The network stack can't be entered: the timer's softirq can.
             return Some(softirq::now_ns());
@@ -403,10 +418,9 @@ impl QueuePair {
         if inner.send_rest(self.number) {
             return Some(softirq::now_ns().saturating_add(REFUSED_NS));
         }
+        let mut now = now;
         let mut left = BUDGET;
         while left > 0 {
-            // Afresh for each burst: to send takes time, which the peer must not be charged for.
-            let now = now();
             let burst = inner.qp.poll_transmit(now, left, &mut inner.host)?;
             left = left.saturating_sub(burst.count);
             match inner.send(&burst, 0, self.number) {
@@ -421,6 +435,7 @@ impl QueuePair {
                 }
                 Err(status) => inner.qp.sent(now, &burst, Err(status), &mut inner.host),
             }
+            now = later(now, burst.count);
         }
         Some(softirq::now_ns().saturating_add(YIELD_NS))
     }
@@ -500,8 +515,10 @@ impl QueuePair {
     /// Takes what a process posted in its ring, and tells how many that were: some at most.
     fn take_posted(&self, inner: &mut Inner, now: Instant) -> Result<u32> {
         let datagrams = is_datagram(self.kind);
-        // The longest datagram follows the network device.
-        inner.qp.set_port_mtu(self.port.mtu());
+        if datagrams {
+            // The longest one follows the network device.
+            inner.qp.set_port_mtu(self.port.mtu());
+        }
         for taken in 0..DOORBELL_WRS {
             // Its own work requests are all the process can fill the queue with: it wrote an index
             // that isn't true. They wait for room.
@@ -533,7 +550,9 @@ impl QueuePair {
     pub(crate) fn post_send(this: ArcBorrow<'_, Self>, wrs: &mut SendWrs<'_, Rxo>) -> Result {
         let datagrams = is_datagram(this.kind);
         Self::visit(this, |inner, now| {
-            inner.qp.set_port_mtu(this.port.mtu());
+            if datagrams {
+                inner.qp.set_port_mtu(this.port.mtu());
+            }
             for wr in wrs {
                 inner.qp.may_post().map_err(post_errno)?;
                 let p = inner.host.sq.prepare(&wr, this.domain, datagrams)?;
@@ -743,8 +762,10 @@ impl Inner {
         let slot = burst.slot().ok_or(WcStatus::LocQpOpErr)?;
         let ah = host.sq.ah(slot).ok_or(WcStatus::LocQpOpErr)?;
         let to = qp.wqe(slot).and_then(|w| w.ud).map_or(0, |ud| ud.qpn);
-        let mut way = Way::new(&ah.path, ah.ends, number, to);
-        tx::send_burst(qp, host, &mut way, ip_id, burst, from)
+        let mut way = Way::new(&ah.path, ah.ends, number, to).by(ah.route());
+        let result = tx::send_burst(qp, host, &mut way, ip_id, burst, from);
+        ah.remember(way.into_route());
+        result
     }
 
     /// Offers to the network what it refused before; tells whether it has still no room. Nothing

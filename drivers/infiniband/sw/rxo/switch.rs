@@ -44,7 +44,10 @@ use crate::{
     mcast::Groups,
     port::Port,
     qp::QueuePair,
-    stats::Stat,
+    stats::{
+        Stat,
+        Stats, //
+    },
     tx::{
         crc32,
         invariant_crc,
@@ -132,11 +135,14 @@ impl Switch {
         }
     }
 
-    /// Parses a packet of a train; also tells where its payload begins.
-    fn parse(buf: &RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
+    /// Reads and parses the headers of a packet of a train; also tells where its payload begins.
+    fn parse(
+        buf: &RxBuf,
+        index: usize,
+        head: &mut [u8; MAX_HEADER_LEN],
+    ) -> Result<(Parsed, usize), Stat> {
         let (from, len) = buf.segment(index);
         let len = len.checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
-        let mut head = [0; MAX_HEADER_LEN];
         let head = head
             .get_mut(..len.min(MAX_HEADER_LEN))
             .ok_or(Stat::RxMalformed)?;
@@ -147,16 +153,15 @@ impl Switch {
     }
 
     /// Parses and checks a packet of a train; the error says how to count it.
-    fn check(buf: &mut RxBuf, index: usize) -> Result<Parsed, Stat> {
-        let (parsed, payload) = Self::parse(buf, index)?;
+    fn check(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
+        let mut head = [0; MAX_HEADER_LEN];
+        let (parsed, payload) = Self::parse(buf, index, &mut head)?;
         let (from, len) = buf.segment(index);
         let end = from
             .saturating_add(len)
             .checked_sub(ICRC_LEN)
             .ok_or(Stat::RxMalformed)?;
-        let mut head = [0; MAX_HEADER_LEN];
-        let head = head.get_mut(..parsed.header_len).ok_or(Stat::RxMalformed)?;
-        buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
+        let head = head.get(..parsed.header_len).ok_or(Stat::RxMalformed)?;
         let below = buf.headers(index).ok_or(Stat::RxMalformed)?;
         let mut crc = invariant_crc(below.ip(), below.udp(), head).ok_or(Stat::RxMalformed)?;
         let rest = end.checked_sub(payload).ok_or(Stat::RxMalformed)?;
@@ -170,17 +175,24 @@ impl Switch {
         if u32::from_le_bytes(sent) != !crc {
             return Err(Stat::RxIcrcErrors);
         }
-        Ok(parsed)
+        Ok((parsed, payload))
     }
 
     /// The queue pair that a packet goes to.
     fn find(&self, buf: &RxBuf, number: u32) -> Option<Arc<QueuePair>> {
-        if number == QP1 {
-            self.port(buf).and_then(|p| p.gsi())
-        } else {
-            self.qps.get(number)
+        match number {
+            QP1 => self.port(buf).and_then(|p| p.gsi()),
+            // It stands for members of a group, and none was addressed (10.5.2).
+            MULTICAST => None,
+            _ => self.qps.get(number),
         }
     }
+}
+
+/// Counts a packet that has a queue pair.
+fn note_received(stats: &Stats, parsed: &Parsed) {
+    stats.count(Stat::RxPackets);
+    stats.add(Stat::RxBytes, parsed.wire_len() as u64);
 }
 
 /// Packets of a train that were found intact.
@@ -207,7 +219,7 @@ impl Intact {
                 break;
             }
             match Switch::check(buf, index) {
-                Ok(parsed) => {
+                Ok((parsed, _)) => {
                     if this.bits == 0 {
                         this.number = parsed.headers.bth.dest_qp;
                     }
@@ -223,18 +235,20 @@ impl Intact {
     /// number.
     fn next(&mut self, buf: &RxBuf) -> Option<(Parsed, usize)> {
         while self.bits != 0 {
-            let i = self.bits.trailing_zeros();
-            let parsed = Switch::parse(buf, self.first.saturating_add(i as usize));
+            let index = self
+                .first
+                .saturating_add(self.bits.trailing_zeros() as usize);
+            let parsed = Switch::parse(buf, index, &mut [0; MAX_HEADER_LEN]);
             if let Ok((parsed, _)) = &parsed {
                 if parsed.headers.bth.dest_qp != self.number {
                     self.number = parsed.headers.bth.dest_qp;
                     return None;
                 }
             }
-            // Whatever it is, it is done with.
+            // Whatever is found, each is looked at but once.
             self.bits &= self.bits.wrapping_sub(1);
-            if let Ok(parsed) = parsed {
-                return Some(parsed);
+            if let Ok(found) = parsed {
+                return Some(found);
             }
         }
         None
@@ -249,30 +263,52 @@ impl Receiver for Switch {
             return self.count(&buf, Stat::RxNoMemory);
         }
         if buf.daddr().is_multicast() {
-            return self.receive_multicast(buf);
+            self.receive_multicast(buf);
+        } else if buf.segments() > 1 {
+            self.receive_train(buf);
+        } else {
+            self.receive_one(buf);
         }
+    }
+}
+
+impl Switch {
+    /// Takes a packet.
+    fn receive_one(&self, mut buf: RxBuf) {
+        let (parsed, payload) = match Self::check(&mut buf, 0) {
+            Ok(checked) => checked,
+            Err(stat) => return self.count(&buf, stat),
+        };
+        match self.find(&buf, parsed.headers.bth.dest_qp) {
+            Some(qp) => {
+                note_received(&qp.port.stats, &parsed);
+                let mut packet = Some((parsed, payload));
+                QueuePair::receive(qp.as_arc_borrow(), buf, |_| packet.take());
+            }
+            None => self.count(&buf, Stat::RxNoQp),
+        }
+    }
+
+    /// Takes packets that came as one.
+    fn receive_train(&self, mut buf: RxBuf) {
+        self.count(&buf, Stat::RxTrains);
         let count = buf.segments();
         let mut first = 0;
         while first < count {
             let mut intact = Intact::look(self, &mut buf, first);
             first = first.saturating_add(u64::BITS as usize);
             while intact.bits != 0 {
-                let number = intact.number;
-                // A number that stands for members of a group is none of a queue pair (10.5.2).
-                let qp = Some(number)
-                    .filter(|n| *n != MULTICAST)
-                    .and_then(|n| self.find(&buf, n));
-                match qp {
+                match self.find(&buf, intact.number) {
                     Some(qp) => {
                         let stats = &qp.port.stats;
                         let packets = |buf: &RxBuf| {
-                            let (parsed, payload) = intact.next(buf)?;
-                            stats.count(Stat::RxPackets);
-                            stats.add(Stat::RxBytes, parsed.wire_len() as u64);
-                            Some((parsed, payload))
+                            intact
+                                .next(buf)
+                                .inspect(|(parsed, _)| note_received(stats, parsed))
                         };
                         match QueuePair::receive(qp.as_arc_borrow(), buf, packets) {
                             Some(back) => buf = back,
+                            // It is on its way out, and the rest of the train is lost.
                             None => return,
                         }
                     }
@@ -284,18 +320,15 @@ impl Receiver for Switch {
                 }
             }
         }
-        if count > 1 {
-            self.count(&buf, Stat::RxTrains);
-        }
     }
-}
 
-impl Switch {
     /// Takes a datagram to a group.
     fn receive_multicast(&self, mut buf: RxBuf) {
         match Self::check(&mut buf, 0) {
             // The one is not without the other (10.5.2).
-            Ok(parsed) if parsed.headers.bth.dest_qp == MULTICAST => self.spread(&buf, &parsed),
+            Ok((parsed, _)) if parsed.headers.bth.dest_qp == MULTICAST => {
+                self.spread(&buf, &parsed);
+            }
             Ok(_) => self.count(&buf, Stat::RxNoQp),
             Err(stat) => self.count(&buf, stat),
         }

@@ -5,6 +5,7 @@
 use kernel::prelude::*;
 use net::{
     FlowKey,
+    Headers,
     Route,
     TxHeader,
     TxPacket,
@@ -63,6 +64,16 @@ impl Way {
             sport: source_port(path.flow_label, local_qpn, remote_qpn),
             route: None,
         }
+    }
+
+    /// The same by a route that was found before, if there is one.
+    pub(crate) fn by(self, route: Option<Route>) -> Self {
+        Self { route, ..self }
+    }
+
+    /// The route that was taken.
+    pub(crate) fn into_route(self) -> Option<Route> {
+        self.route
     }
 
     /// What the headers of a packet say.
@@ -261,16 +272,10 @@ impl Load<'_> {
         &self.host.port.stats
     }
 
-    /// Writes a packet, `index` after the first, from its base transport header to its invariant
-    /// CRC. `out` has just room for it.
-    fn write(&self, packet: &PacketOut, index: u32, out: &mut [u8]) -> Result<(), WcStatus> {
+    /// Writes a packet from its base transport header to its invariant CRC, for which `below` are
+    /// the headers before it. `out` has just room for it.
+    fn write(&self, packet: &PacketOut, below: &Headers, out: &mut [u8]) -> Result<(), WcStatus> {
         const FAULT: WcStatus = WcStatus::LocQpOpErr;
-        let header = TxHeader {
-            // CAST: it wraps around.
-            ip_id: self.header.ip_id.wrapping_add(index as u16),
-            ..self.header
-        };
-        let below = header.emit(out.len()).ok_or(FAULT)?;
         let (rest, icrc) = out.split_last_chunk_mut().ok_or(FAULT)?;
         let at = packet.headers.emit(rest);
         let (payload, pad) = rest
@@ -302,12 +307,9 @@ impl Load<'_> {
             return Ok((Handed::Over, 1));
         };
         let out = skb.put_for_overwrite(total).ok_or(WcStatus::LocQpOpErr)?;
-        self.write(&packet, 0, out)?;
-        let finished = self
-            .header
-            .emit(total)
-            .ok_or(EMSGSIZE)
-            .and_then(|headers| skb.finish(route, &headers));
+        let below = self.header.emit(total).ok_or(WcStatus::LocQpOpErr)?;
+        self.write(&packet, &below, out)?;
+        let finished = skb.finish(route, &below);
         Ok((self.hand_over(finished, 1, total), 1))
     }
 
@@ -320,7 +322,14 @@ impl Load<'_> {
         };
         for i in 0..count {
             let packet = self.burst.packet(at.saturating_add(i));
-            match train.add(packet.wire_len(), |out| self.write(&packet, i, out)) {
+            let header = TxHeader {
+                // CAST: it wraps around.
+                ip_id: self.header.ip_id.wrapping_add(i as u16),
+                ..self.header
+            };
+            let len = packet.wire_len();
+            let below = header.emit(len).ok_or(WcStatus::LocQpOpErr)?;
+            match train.add(len, |out| self.write(&packet, &below, out)) {
                 Some(Ok(())) => (),
                 Some(Err(status)) if i == 0 => return Err(status),
                 // No memory for it, or no data: what is there goes, and the rest is looked at anew.
