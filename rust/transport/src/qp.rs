@@ -153,6 +153,21 @@ impl<E: Env> Qp<E> {
         }
     }
 
+    /// Gives the send queue its slots, if it has none: until then it is full.
+    pub fn furnish_sends(&mut self, slots: &mut E::SendSlots) {
+        self.sq.furnish(slots);
+    }
+
+    /// Replaces the responder resources by more of them. What was remembered stays. Nothing changes if `more` are not more.
+    pub fn furnish_resources(&mut self, more: &mut E::Resources) {
+        if more.len() > self.resources.len() {
+            for (to, from) in more.iter_mut().zip(self.resources.iter_mut()) {
+                core::mem::swap(to, from);
+            }
+            core::mem::swap(more, &mut self.resources);
+        }
+    }
+
     /// The service.
     pub fn qp_type(&self) -> QpType {
         self.ty

@@ -79,20 +79,32 @@ pub(crate) struct SendQueue<S> {
     pub(crate) life: u32,
 }
 
+/// The length of a ring of so many slots: a power of two.
+fn ring_len(slots: usize) -> u32 {
+    // CAST: rings are shorter than 2^32.
+    match slots as u32 {
+        0 => 0,
+        n => 1 << n.ilog2(),
+    }
+}
+
 impl<S: DerefMut<Target = [SendSlot]>> SendQueue<S> {
     pub(crate) fn new(slots: S) -> Self {
-        // CAST: rings are shorter than 2^32; a length that is not a power of two is cut to one.
-        let len = match slots.len() as u32 {
-            0 => 0,
-            n => 1 << n.ilog2(),
-        };
         Self {
+            len: ring_len(slots.len()),
             slots,
-            len,
             head: 0,
             cur: 0,
             tail: 0,
             life: 0,
+        }
+    }
+
+    /// Takes slots, if there are none yet: nothing can have been posted then.
+    pub(crate) fn furnish(&mut self, slots: &mut S) {
+        if self.len == 0 {
+            core::mem::swap(&mut self.slots, slots);
+            self.len = ring_len(self.slots.len());
         }
     }
 

@@ -445,7 +445,7 @@ impl Provider for Rxo {
                     .checked_next_power_of_two()
                     .ok_or(EINVAL)?;
                 (
-                    SendQueue::new(None, slots, send_sge, 0)?,
+                    SendQueue::new(None, send_sge, 0),
                     slots,
                     match shared {
                         Some(rq) => rq,
@@ -476,7 +476,7 @@ impl Provider for Rxo {
                     }
                 };
                 (
-                    SendQueue::new(Some(send_ring), slots, send_sge, inline)?,
+                    SendQueue::new(Some(send_ring), send_sge, inline),
                     slots,
                     queue,
                     [Some(sq_entry), rq_entry],

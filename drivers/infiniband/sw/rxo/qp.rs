@@ -77,7 +77,10 @@ use crate::{
     port::Port,
     provider::Rxo,
     rq::RecvQueue,
-    sq::SendQueue,
+    sq::{
+        Places,
+        SendQueue, //
+    },
     srq::SharedQueue,
     stats::Stat,
     tx::{
@@ -144,6 +147,9 @@ pub(crate) struct QueuePair {
     target: QpTarget,
     /// The number of the peer, if it seems to be on this host; else 0.
     near: Atomic<u32>,
+    /// Work requests that its send queue has room for, once that is furnished.
+    sq_slots: u32,
+    furnished: Atomic<u32>,
     #[pin]
     gate: Gate,
     #[pin]
@@ -216,17 +222,11 @@ pub(crate) fn now() -> Instant {
 impl QueuePair {
     /// Makes a queue pair in RESET.
     pub(crate) fn new(p: Parts) -> Result<Arc<Self>> {
-        let slots = vec_of(p.sq_slots as usize, SendSlot::default)?;
-        let resources = if p.kind == QpKind::Rc {
-            vec_of(usize::from(MAX_RD_ATOMIC), Resource::default)?
-        } else {
-            KVVec::new()
-        };
         let mut qp = Qp::new(
             transport_type(p.kind),
             p.number,
-            slots,
-            resources,
+            KVVec::new(),
+            KVVec::new(),
             p.signal_all,
             p.srq.is_some(),
         );
@@ -245,7 +245,7 @@ impl QueuePair {
             packet: None,
             pending: Pending::default(),
         };
-        Arc::pin_init(
+        let this = Arc::pin_init(
             pin_init!(Self {
                 number: p.number,
                 kind: p.kind,
@@ -271,10 +271,36 @@ impl QueuePair {
                     unsent: None,
                     buffer: KVec::new(),
                 }, "QueuePair::inner"),
+                sq_slots: p.sq_slots,
+                furnished: Atomic::new(0),
                 _permit: p.permit,
             }),
             GFP_KERNEL,
-        )
+        )?;
+        if !this.user {
+            // It may post where nothing can be allocated.
+            Self::furnish(this.as_arc_borrow())?;
+        }
+        Ok(this)
+    }
+
+    /// Sees to it that there is memory for work requests. A queue pair that never sends has none.
+    /// May sleep.
+    fn furnish(this: ArcBorrow<'_, Self>) -> Result {
+        if this.furnished.load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let sges = this.cap.max_send_sge as usize;
+        let inline = this.cap.max_inline_data as usize;
+        let mut places = Places::new(this.sq_slots, sges, inline)?;
+        let mut slots = vec_of(this.sq_slots as usize, SendSlot::default)?;
+        {
+            let mut inner = this.inner.lock();
+            inner.host.sq.furnish(&mut places);
+            inner.qp.furnish_sends(&mut slots);
+        }
+        this.furnished.store(1, Relaxed);
+        Ok(())
     }
 
     /// Visits the queue pair: see the module's documentation. Any context.
@@ -488,8 +514,9 @@ impl QueuePair {
     ///
     /// # Errors
     ///
-    /// `EINVAL` in a state that takes no sends.
+    /// `EINVAL` in a state that takes no sends, `ENOMEM`.
     pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
+        Self::furnish(this)?;
         // No more than a ring holds, whatever the process does to its index meanwhile.
         let pieces = this.cap.max_send_wr / DOORBELL_WRS + 1;
         let (mut result, mut more) = (Ok(()), false);
@@ -636,7 +663,13 @@ impl QueuePair {
             dest_qpn: a.dest_qpn,
         };
         let port_mtu = this.port.mtu();
+        // What serves READs and atomics of the peer: as many as it may have outstanding.
+        let mut resources = vec_of(
+            usize::from(a.max_dest_rd_atomic.unwrap_or(0)),
+            Resource::default,
+        )?;
         Self::visit(this, |inner, now| {
+            inner.qp.furnish_resources(&mut resources);
             inner
                 .qp
                 .modify(now, &attr, &mut inner.host)

@@ -86,8 +86,35 @@ struct Posts {
     next: u32,
     /// The oldest that has not completed.
     oldest: u32,
-    /// A work request is copied here once.
+}
+
+/// The memory for the work requests of a queue.
+#[derive(Default)]
+pub(crate) struct Places {
+    slots: KVVec<Slot>,
+    sges: KVVec<Sge>,
+    inline: KVVec<u8>,
+    /// A work request of a process is copied here once.
     scratch: KVVec<u8>,
+}
+
+impl Places {
+    /// Memory for `count` work requests. May sleep.
+    pub(crate) fn new(count: u32, max_sge: usize, max_inline: usize) -> Result<Self> {
+        let count = count as usize;
+        let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            slots.push(Slot::default(), GFP_KERNEL)?;
+        }
+        let room = |each: usize| count.checked_mul(each).ok_or(EINVAL);
+        let tail = (max_sge * abi::SGE_LEN).max(max_inline);
+        Ok(Self {
+            slots,
+            sges: KVVec::from_elem(Sge::default(), room(max_sge)?, GFP_KERNEL)?,
+            inline: KVVec::from_elem(0, room(max_inline)?, GFP_KERNEL)?,
+            scratch: KVVec::from_elem(0, abi::SEND_HEAD + tail, GFP_KERNEL)?,
+        })
+    }
 }
 
 /// A send queue.
@@ -97,6 +124,7 @@ pub(crate) struct SendQueue {
     slots: KVVec<Slot>,
     sges: KVVec<Sge>,
     inline: KVVec<u8>,
+    scratch: KVVec<u8>,
     max_sge: usize,
     max_inline: usize,
     /// The slot that the next work request goes to.
@@ -109,39 +137,33 @@ pub(crate) struct Prepared {
 }
 
 impl SendQueue {
-    /// A queue of `slots` work requests, on a process's ring or for a kernel consumer.
-    pub(crate) fn new(
-        ring: Option<Ring>,
-        slots: u32,
-        max_sge: usize,
-        max_inline: usize,
-    ) -> Result<Self> {
-        let count = slots as usize;
-        let mut list = KVVec::with_capacity(count, GFP_KERNEL)?;
-        for _ in 0..count {
-            list.push(Slot::default(), GFP_KERNEL)?;
-        }
-        let posts = match ring {
-            None => None,
-            Some(ring) => {
-                let tail = (max_sge * abi::SGE_LEN).max(max_inline);
-                Some(Posts {
-                    ring,
-                    next: 0,
-                    oldest: 0,
-                    scratch: KVVec::from_elem(0, abi::SEND_HEAD + tail, GFP_KERNEL)?,
-                })
-            }
-        };
-        Ok(Self {
-            posts,
-            slots: list,
-            sges: KVVec::from_elem(Sge::default(), count * max_sge, GFP_KERNEL)?,
-            inline: KVVec::from_elem(0, count * max_inline, GFP_KERNEL)?,
+    /// A queue on a process's ring or for a kernel consumer, without memory for work requests.
+    pub(crate) fn new(ring: Option<Ring>, max_sge: usize, max_inline: usize) -> Self {
+        Self {
+            posts: ring.map(|ring| Posts {
+                ring,
+                next: 0,
+                oldest: 0,
+            }),
+            slots: KVVec::new(),
+            sges: KVVec::new(),
+            inline: KVVec::new(),
+            scratch: KVVec::new(),
             max_sge,
             max_inline,
             next_slot: 0,
-        })
+        }
+    }
+
+    /// Gives the queue memory for work requests, if it has none.
+    pub(crate) fn furnish(&mut self, places: &mut Places) {
+        if self.slots.is_empty() {
+            let places = core::mem::take(places);
+            self.slots = places.slots;
+            self.sges = places.sges;
+            self.inline = places.inline;
+            self.scratch = places.scratch;
+        }
     }
 
     /// Forgets everything posted; slots are used from the first on again.
@@ -255,17 +277,15 @@ impl SendQueue {
         if posts.next == posts.ring.producer() {
             return None;
         }
-        let copied = posts.ring.read(posts.next, &mut posts.scratch);
+        let copied = posts.ring.read(posts.next, &mut self.scratch);
         // Taken out for the time that the fields are read, so that the slot can be written.
-        let scratch = core::mem::take(&mut posts.scratch);
+        let scratch = core::mem::take(&mut self.scratch);
         let mut wqe = SendWqe::default();
         let result = match copied {
             Ok(()) => self.parse(&Fields(&scratch), port, domain, datagrams, &mut wqe),
             Err(_) => Err(WcStatus::LocQpOpErr),
         };
-        if let Some(posts) = self.posts.as_mut() {
-            posts.scratch = scratch;
-        }
+        self.scratch = scratch;
         if let Err(status) = result {
             port.stats.count(Stat::WqeInvalid);
             self.spoil(&mut wqe, status);
