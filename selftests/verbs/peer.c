@@ -911,7 +911,7 @@ static uint64_t packets(uint64_t otherwise)
 	return s && *s ? strtoull(s, NULL, 0) : otherwise;
 }
 
-static int storm_all(void) { return storm(packets(quick ? 30000 : 100000), false); }
+static int storm_all(void) { return storm(packets(quick ? 20000 : 100000), false); }
 static int storm_alone(void) { return storm(packets(5000), true); }
 
 static const struct testcase cases[] = {

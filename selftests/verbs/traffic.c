@@ -15,10 +15,9 @@
 #include "rig.h"
 
 #define LEN 20000
-#define SILENCE_US 8000000
 
 static struct pair pr;
-static uint64_t rounds;
+static uint64_t rounds, silence_us = 8000000;
 static volatile sig_atomic_t ended, alarms;
 
 static void on_term(int sig)
@@ -90,9 +89,9 @@ static int wait_wc(struct ibv_cq *cq, const char *what)
 			r = told(&host_b);
 		if (r)
 			return r;
-		if (now_us() - start > SILENCE_US) {
+		if (now_us() - start > silence_us) {
 			printf("%s: nothing for %d s\n", what,
-			       SILENCE_US / 1000000);
+			       (int)(silence_us / 1000000));
 			return 5;
 		}
 		relax(start);
@@ -144,6 +143,7 @@ static int run(int seconds)
 	if (getenv("PATIENT")) {
 		o.retry = 7;
 		o.timeout = 17;
+		silence_us = 30000000;
 	}
 	run_ok(host_open(&host_a));
 	run_ok(host_open(&host_b));
