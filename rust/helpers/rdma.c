@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Helpers of the rdma crate. */
 
+#include <linux/dma-buf.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_umem.h>
@@ -33,6 +34,198 @@ size_t rust_helper_ib_umem_page_addresses(struct ib_umem *umem, void **out,
 bool rust_helper_ib_umem_is_current(struct ib_umem *umem)
 {
 	return umem->owning_mm == current->mm;
+}
+
+/* Pages of an on-demand umem go: in odp.rs. */
+void rxo_odp_pages_go(void *owner, unsigned long first, unsigned long count);
+
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+#include <linux/hmm.h>
+#include <rdma/ib_umem_odp.h>
+
+static bool odp_invalidate(struct mmu_interval_notifier *mni,
+			   const struct mmu_notifier_range *range,
+			   unsigned long seq)
+{
+	struct ib_umem_odp *odp =
+		container_of(mni, struct ib_umem_odp, notifier);
+	unsigned long start = max(ib_umem_start(odp), range->start);
+	unsigned long end = min(ib_umem_end(odp), range->end);
+
+	if (!mmu_notifier_range_blockable(range))
+		return false;
+	mutex_lock(&odp->umem_mutex);
+	mmu_interval_set_seq(mni, seq);
+	if (odp->private && start < end)
+		rxo_odp_pages_go(odp->private,
+				 (start - ib_umem_start(odp)) >> PAGE_SHIFT,
+				 DIV_ROUND_UP(end - start, PAGE_SIZE));
+	ib_umem_odp_unmap_dma_pages(odp, start, end);
+	mutex_unlock(&odp->umem_mutex);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops odp_notifier = {
+	.invalidate = odp_invalidate,
+};
+
+/* An on-demand umem of pages of the smallest size; none is there yet. */
+struct ib_umem_odp *rust_helper_odp_get(struct ib_device *device,
+					unsigned long addr, size_t size,
+					int access)
+{
+	return ib_umem_odp_get(device, addr, size,
+			       access & ~IB_ACCESS_HUGETLB, &odp_notifier);
+}
+
+/* Likewise, for all memory of the process: has no pages, but parts. */
+struct ib_umem_odp *rust_helper_odp_get_space(struct ib_device *device,
+					      int access)
+{
+	return ib_umem_odp_alloc_implicit(device, access & ~IB_ACCESS_HUGETLB);
+}
+
+struct ib_umem_odp *rust_helper_odp_get_part(struct ib_umem_odp *space,
+					     unsigned long addr, size_t size)
+{
+	return ib_umem_odp_alloc_child(space, addr, size, &odp_notifier);
+}
+
+/* Tells @owner of pages that go from now on. */
+void rust_helper_odp_set_owner(struct ib_umem_odp *odp, void *owner)
+{
+	mutex_lock(&odp->umem_mutex);
+	odp->private = owner;
+	mutex_unlock(&odp->umem_mutex);
+}
+
+bool rust_helper_odp_is_writable(struct ib_umem_odp *odp)
+{
+	return odp->umem.writable;
+}
+
+/*
+ * Faults pages in. After success no page goes until odp_unlock: look at each
+ * with odp_page.
+ */
+int rust_helper_odp_page_in_and_lock(struct ib_umem_odp *odp,
+				     unsigned long first, unsigned long count,
+				     bool write)
+{
+	u64 start = ib_umem_start(odp) + ((u64)first << PAGE_SHIFT);
+	int n = ib_umem_odp_map_dma_and_lock(odp, start,
+					     (u64)count << PAGE_SHIFT,
+					     write ? HMM_PFN_WRITE : 0, true);
+
+	return min(n, 0);
+}
+
+/* The address of a page, plus 1 if it may be written to; 0: it isn't there. */
+unsigned long rust_helper_odp_page(struct ib_umem_odp *odp, unsigned long i)
+{
+	unsigned long pfn = odp->map.pfn_list[i];
+
+	if (!(pfn & HMM_PFN_VALID))
+		return 0;
+	return (unsigned long)page_address(hmm_pfn_to_page(pfn)) +
+	       !!(pfn & HMM_PFN_WRITE);
+}
+
+void rust_helper_odp_unlock(struct ib_umem_odp *odp)
+{
+	mutex_unlock(&odp->umem_mutex);
+}
+
+void rust_helper_odp_release(struct ib_umem_odp *odp)
+{
+	ib_umem_odp_release(odp);
+}
+#else
+struct ib_umem_odp *rust_helper_odp_get(struct ib_device *device,
+					unsigned long addr, size_t size,
+					int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+struct ib_umem_odp *rust_helper_odp_get_space(struct ib_device *device,
+					      int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+struct ib_umem_odp *rust_helper_odp_get_part(struct ib_umem_odp *space,
+					     unsigned long addr, size_t size)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+/* There is none, so the rest is never called. */
+void rust_helper_odp_set_owner(struct ib_umem_odp *odp, void *owner)
+{
+}
+
+bool rust_helper_odp_is_writable(struct ib_umem_odp *odp)
+{
+	return false;
+}
+
+int rust_helper_odp_page_in_and_lock(struct ib_umem_odp *odp,
+				     unsigned long first, unsigned long count,
+				     bool write)
+{
+	return -EOPNOTSUPP;
+}
+
+unsigned long rust_helper_odp_page(struct ib_umem_odp *odp, unsigned long i)
+{
+	return 0;
+}
+
+void rust_helper_odp_unlock(struct ib_umem_odp *odp)
+{
+}
+
+void rust_helper_odp_release(struct ib_umem_odp *odp)
+{
+}
+#endif
+
+void *rust_helper_dmabuf_get(int fd)
+{
+	return dma_buf_get(fd);
+}
+
+void rust_helper_dmabuf_put(void *buf)
+{
+	dma_buf_put(buf);
+}
+
+size_t rust_helper_dmabuf_size(const void *buf)
+{
+	return ((const struct dma_buf *)buf)->size;
+}
+
+int rust_helper_dmabuf_map(void *buf, void **addr)
+{
+	struct iosys_map map;
+	int ret = dma_buf_vmap_unlocked(buf, &map);
+
+	if (ret)
+		return ret == -EINVAL ? -EOPNOTSUPP : ret;
+	if (map.is_iomem) {
+		dma_buf_vunmap_unlocked(buf, &map);
+		return -EOPNOTSUPP;
+	}
+	*addr = map.vaddr;
+	return 0;
+}
+
+void rust_helper_dmabuf_unmap(void *buf, void *addr)
+{
+	struct iosys_map map = IOSYS_MAP_INIT_VADDR(addr);
+
+	dma_buf_vunmap_unlocked(buf, &map);
 }
 
 /* What ib_sg_to_pages fills: its callback is given the ib_mr alone. */

@@ -35,6 +35,10 @@ pub mod access {
     pub const MW_BIND: u32 = b::ib_access_flags_IB_ACCESS_MW_BIND;
     /// Addresses count from the beginning of the memory.
     pub const ZERO_BASED: u32 = b::ib_access_flags_IB_ZERO_BASED;
+    /// The memory is paged on demand.
+    pub const ON_DEMAND: u32 = b::ib_access_flags_IB_ACCESS_ON_DEMAND;
+    /// It is in huge pages.
+    pub const HUGETLB: u32 = b::ib_access_flags_IB_ACCESS_HUGETLB;
     /// Flags that a provider may ignore.
     pub const OPTIONAL: u32 = b::ib_access_flags_IB_ACCESS_OPTIONAL;
 }
@@ -65,6 +69,29 @@ pub mod cap {
     pub const FLUSH_GLOBAL: u64 = b::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64;
     /// ATOMIC WRITE.
     pub const ATOMIC_WRITE: u64 = b::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64;
+}
+
+/// What a transport can do with memory that is paged on demand (`enum
+/// ib_odp_transport_cap_bits`).
+pub mod odp_cap {
+    use rdma_bindings as b;
+
+    /// It can be sent from.
+    pub const SEND: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND;
+    /// It can be received into,
+    pub const RECV: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV;
+    /// also from a shared receive queue.
+    pub const SRQ_RECV: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SRQ_RECV;
+    /// A peer can write to it.
+    pub const WRITE: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE;
+    /// A peer can read it.
+    pub const READ: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ;
+    /// Atomics.
+    pub const ATOMIC: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC;
+    /// FLUSH.
+    pub const FLUSH: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH;
+    /// ATOMIC WRITE.
+    pub const ATOMIC_WRITE: u32 = b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE;
 }
 
 /// The way to a peer.

@@ -94,7 +94,7 @@ impl Bytes<'_> {
     /// # Safety
     ///
     /// `to` must be valid for writes of as many.
-    unsafe fn copy_to_raw(&self, to: *mut u8) {
+    pub(crate) unsafe fn copy_to_raw(&self, to: *mut u8) {
         // SAFETY: By the type invariant and the caller's promise. Both may be parts of the same
         // registered memory, so they may overlap.
         unsafe { core::ptr::copy(self.from, to, self.len) };

@@ -37,6 +37,7 @@ use crate::{
         SrqAttr,
         SrqChange, //
     },
+    dmabuf::DmaBuf,
     event::{
         CqTarget,
         QpTarget,
@@ -163,6 +164,7 @@ impl<P: Provider> Ops<P> {
 
         ops.get_dma_mr = Some(Self::get_dma_mr);
         ops.reg_user_mr = Some(Self::reg_user_mr);
+        ops.reg_user_mr_dmabuf = Some(Self::reg_user_mr_dmabuf);
         ops.rereg_user_mr = Some(Self::rereg_user_mr);
         ops.alloc_mr = Some(Self::alloc_mr);
         ops.map_mr_sg = Some(Self::map_mr_sg);
@@ -231,6 +233,18 @@ impl<P: Provider> Ops<P> {
             out.max_ah = a.max_ah;
             out.max_pkeys = a.max_pkeys;
             out.local_ca_ack_delay = a.local_ca_ack_delay;
+            if let Some(odp) = a.odp {
+                out.kernel_cap_flags |=
+                    u64::from(bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING);
+                out.odp_caps.general_caps = u64::from(
+                    bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT
+                        | bindings::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT,
+                );
+                let caps = &mut out.odp_caps.per_transport_caps;
+                caps.rc_odp_caps = odp.rc;
+                caps.uc_odp_caps = odp.uc;
+                caps.ud_odp_caps = odp.ud;
+            }
             Ok(())
         })
     }
@@ -919,6 +933,27 @@ impl<P: Provider> Ops<P> {
         }
         pointer(Self::new_mr(|| {
             P::reg_user_mr(pd, start, length, iova, access as u32, &udata)
+        }))
+    }
+
+    unsafe extern "C" fn reg_user_mr_dmabuf(
+        pd: *mut bindings::ib_pd,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        fd: c_int,
+        access: c_int,
+        dmah: *mut bindings::ib_dmah,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> *mut bindings::ib_mr {
+        if !dmah.is_null() {
+            return EOPNOTSUPP.to_ptr();
+        }
+        // SAFETY: The core passes a valid PD.
+        let pd = unsafe { Pd::<P>::from_raw(pd) };
+        pointer(Self::new_mr(|| {
+            let memory = DmaBuf::map(fd, offset, length)?;
+            P::reg_dmabuf_mr(pd, memory, iova, access as u32)
         }))
     }
 

@@ -18,6 +18,7 @@ use crate::{
         SrqAttr,
         SrqChange, //
     },
+    dmabuf::DmaBuf,
     event::{
         CqTarget,
         QpTarget,
@@ -110,6 +111,20 @@ pub struct DeviceAttr {
     pub max_pkeys: u16,
     /// The time a peer should allow for an answer, 4.096 us times 2 to this power.
     pub local_ca_ack_delay: u8,
+    /// Paging on demand, if there is any.
+    pub odp: Option<OdpCaps>,
+}
+
+/// What can be done with memory that is paged on demand, all memory of a process included, by
+/// transport: [`crate::odp_cap`].
+#[derive(Clone, Copy, Debug)]
+pub struct OdpCaps {
+    /// Reliable connections.
+    pub rc: u32,
+    /// Unreliable connections.
+    pub uc: u32,
+    /// Datagrams.
+    pub ud: u32,
 }
 
 /// Logical and physical state of a port.
@@ -311,6 +326,8 @@ pub trait Provider: Sized + Send + Sync + 'static {
         access: u32,
         udata: &Udata<'_>,
     ) -> Result<Self::Mr>;
+    /// Registers memory of another driver, to be known as `iova` onwards.
+    fn reg_dmabuf_mr(pd: &Pd<Self>, memory: DmaBuf, iova: u64, access: u32) -> Result<Self::Mr>;
     /// Changes a region of a process, which keeps its keys. After an error it is as before.
     fn rereg_user_mr(mr: &Mr<Self>, pd: &Pd<Self>, change: MrChange<'_, Self>) -> Result;
     /// Makes a region for fast registration of at most `max_pages` pages.

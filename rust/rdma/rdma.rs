@@ -12,11 +12,13 @@
 
 mod attr;
 mod device;
+mod dmabuf;
 mod event;
 mod link;
 mod memory;
 mod mmap;
 mod object;
+mod odp;
 mod ops;
 mod provider;
 mod stats;
@@ -27,6 +29,7 @@ mod wr;
 pub use attr::{
     access,
     cap,
+    odp_cap,
     AhAttr,
     Path,
     QpAttrs,
@@ -41,6 +44,7 @@ pub use device::{
     DeviceHandle,
     PortEvent, //
 };
+pub use dmabuf::DmaBuf;
 pub use event::{
     CqEvent,
     CqTarget,
@@ -78,11 +82,18 @@ pub use object::{
     Qp,
     Srq, //
 };
+pub use odp::{
+    OdpFault,
+    OdpSpace,
+    OdpUmem,
+    HAS_ODP, //
+};
 pub use provider::{
     CqNotify,
     DeviceAttr,
     MrChange,
     MwKind,
+    OdpCaps,
     PortAttr,
     PortState,
     Provider, //

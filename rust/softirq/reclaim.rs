@@ -12,6 +12,10 @@ use kernel::{
             Atomic, //
         },
         rcu, //
+    },
+    workqueue::{
+        Queue,
+        RawWorkItem, //
     }, //
 };
 
@@ -101,6 +105,24 @@ pub(crate) unsafe fn after_grace_period(work: *mut bindings::rcu_work) -> bool {
     // SAFETY: The queue is not destroyed before the RCU read lock is released, and then only after
     // all of this has run. The rest is by the safety requirements.
     unsafe { bindings::queue_rcu_work(queue, work) }
+}
+
+/// Enqueues a work item, to run in process context, if there is a reclaimer: dropping that waits
+/// for it. Returns [`None`] if there is none.
+///
+/// Context: any.
+pub fn in_background<W, const ID: u64>(work: W) -> Option<W::EnqueueOutput>
+where
+    W: RawWorkItem<ID> + Send + 'static,
+{
+    let _rcu = rcu::read_lock();
+    let queue = QUEUE.load(ordering::Acquire);
+
+    if queue.is_null() {
+        return None;
+    }
+    // SAFETY: It is a work queue, which is not destroyed before the RCU read lock is released.
+    Some(unsafe { Queue::from_raw(queue) }.enqueue(work))
 }
 
 /// Waits for a grace period, if the caller may sleep as far as can be told.

@@ -64,7 +64,10 @@ pub use queue::{
     OwnedQueue,
     QueueKind, //
 };
-pub use reclaim::Reclaimer;
+pub use reclaim::{
+    in_background,
+    Reclaimer, //
+};
 pub use run_down::{
     Inside,
     RunDown, //

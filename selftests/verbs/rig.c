@@ -132,6 +132,24 @@ enum ibv_mtu pair_mtu(void)
 	return a < b ? a : b;
 }
 
+static bool on_demand(void)
+{
+	return getenv("RIG_ON_DEMAND");
+}
+
+/*
+ * The data stays and so do the rights that matter, yet the kernel tells all
+ * who look at the page tables that the pages go.
+ */
+void evict(void *p, size_t len)
+{
+	static int exec;
+
+	exec ^= PROT_EXEC;
+	if (mprotect(p, len, PROT_READ | PROT_WRITE | exec))
+		perror("mprotect");
+}
+
 int ep_create(struct ep *e, struct host *h, const struct opts *o)
 {
 	struct ibv_qp_init_attr ia = {
@@ -159,7 +177,9 @@ int ep_create(struct ep *e, struct host *h, const struct opts *o)
 	e->buf = mmap(NULL, e->len, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check(e->buf != MAP_FAILED);
-	e->mr = ibv_reg_mr(h->pd, e->buf, e->len, o->mr_access);
+	e->mr = ibv_reg_mr(h->pd, e->buf, e->len,
+			   o->mr_access |
+			   (on_demand() ? IBV_ACCESS_ON_DEMAND : 0));
 	if (!e->mr)
 		fail("ibv_reg_mr of %zu bytes, access 0x%x: %s", e->len,
 		     o->mr_access, strerror(errno));
@@ -374,11 +394,15 @@ int post(struct ep *e, const struct wr *w)
 		wr.wr.rdma.remote_addr = w->raddr;
 		wr.wr.rdma.rkey = w->rkey;
 	}
+	if (on_demand())
+		evict(e->buf, e->len);
 	return ibv_post_send(e->qp, &wr, &bad);
 }
 
 int post_to(struct ep *e, struct wr w, struct ep *peer, size_t roff)
 {
+	if (on_demand())
+		evict(peer->buf, peer->len);
 	w.raddr = (uintptr_t)peer->buf + roff;
 	w.rkey = peer->mr->rkey;
 	return post(e, &w);

@@ -68,7 +68,7 @@ fn receive(n: &mut Node, packets: &[Wire]) {
         let len = w.header_len + w.payload as usize;
         let p = Headers::parse(&w.header, len).expect("malformed");
         n.host.payload.resize(w.payload as usize, 0);
-        n.qp.on_packet(T0, &p, &mut n.host);
+        assert_eq!(n.qp.on_packet(T0, &p, &mut n.host), Verdict::Done);
     }
 }
 

@@ -9,8 +9,10 @@ use crate::env::{
     Counter,
     Env,
     NakKind,
+    PlaceFault,
     RetransmitCause,
-    Trace, //
+    Trace,
+    Verdict, //
 };
 use crate::opcode::{
     Info,
@@ -99,19 +101,27 @@ enum Blocked {
 
 impl<E: Env> Qp<E> {
     /// Takes in a response.
-    pub(crate) fn on_response(&mut self, now: Instant, pkt: &Parsed, info: &Info, env: &mut E) {
+    pub(crate) fn on_response(
+        &mut self,
+        now: Instant,
+        pkt: &Parsed,
+        info: &Info,
+        env: &mut E,
+    ) -> Verdict {
         let psn = pkt.headers.bth.psn;
         let outstanding = self.req.edge.distance_from(self.comp.una);
         if psn.distance_from(self.comp.una) >= outstanding {
-            return self.on_stale(now, pkt, info, env);
+            self.on_stale(now, pkt, info, env);
+            return Verdict::Done;
         }
         self.note_reached(psn, pkt.headers.aeth);
         match (info.op, pkt.headers.aeth) {
             (Op::Ack, Some(aeth)) => self.on_ack(now, psn, aeth, env),
-            (Op::ReadResponse, _) => self.on_read_response(now, psn, pkt, info, env),
-            (Op::AtomicAck, Some(aeth)) => self.on_atomic_ack(now, psn, aeth, pkt, env),
+            (Op::ReadResponse, _) => return self.on_read_response(now, psn, pkt, info, env),
+            (Op::AtomicAck, Some(aeth)) => return self.on_atomic_ack(now, psn, aeth, pkt, env),
             _ => env.count(Counter::RxStaleResponses),
         }
+        Verdict::Done
     }
 
     /// A response shows how far the peer has come. Retries are not used up as long as it comes further, even where a READ's
@@ -339,9 +349,16 @@ impl<E: Env> Qp<E> {
         self.begun()
     }
 
-    fn on_read_response(&mut self, now: Instant, psn: Psn, pkt: &Parsed, info: &Info, env: &mut E) {
+    fn on_read_response(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        pkt: &Parsed,
+        info: &Info,
+        env: &mut E,
+    ) -> Verdict {
         let Some(entry) = self.answered(now, psn, env) else {
-            return;
+            return Verdict::Done;
         };
         let last = psn == entry.last;
         let acked = pkt
@@ -355,41 +372,66 @@ impl<E: Env> Qp<E> {
             _ => None,
         };
         let (Some(asked), true, true) = (asked, info.position.ends() == last, acked) else {
-            return self.fail_oldest(WcStatus::BadRespErr, env);
+            self.fail_oldest(WcStatus::BadRespErr, env);
+            return Verdict::Done;
         };
         let mtu = self.set.mtu.bytes();
         let offset = psn.distance_from(entry.first).saturating_mul(mtu);
         let len = asked.saturating_sub(offset).min(mtu);
         if pkt.payload_len != len as usize {
-            return self.fail_oldest(WcStatus::LocLenErr, env);
+            self.fail_oldest(WcStatus::LocLenErr, env);
+            return Verdict::Done;
         }
         if len > 0 {
-            if let Err(status) = env.place_send(self.sq.slot_of(self.sq.tail), offset, len) {
-                return self.fail_oldest(status, env);
+            let placed = env.place_send(self.sq.slot_of(self.sq.tail), offset, len);
+            if let Err(fault) = placed {
+                return self.not_placed(fault, env);
             }
         }
         if let Some(aeth) = pkt.headers.aeth {
             self.take_credits(now, aeth);
         }
         self.answered_to(now, psn, last, env);
+        Verdict::Done
     }
 
-    fn on_atomic_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, pkt: &Parsed, env: &mut E) {
+    fn on_atomic_ack(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        aeth: Aeth,
+        pkt: &Parsed,
+        env: &mut E,
+    ) -> Verdict {
         let Some(entry) = self.answered(now, psn, env) else {
-            return;
+            return Verdict::Done;
         };
         let (Some(original), true, Syndrome::Ack { .. }) = (
             pkt.headers.atomic_ack,
             entry.wqe.op.is_atomic(),
             aeth.syndrome,
         ) else {
-            return self.fail_oldest(WcStatus::BadRespErr, env);
+            self.fail_oldest(WcStatus::BadRespErr, env);
+            return Verdict::Done;
         };
-        if let Err(status) = env.place_atomic_result(self.sq.slot_of(self.sq.tail), original.0) {
-            return self.fail_oldest(status, env);
+        let placed = env.place_atomic_result(self.sq.slot_of(self.sq.tail), original.0);
+        if let Err(fault) = placed {
+            return self.not_placed(fault, env);
         }
         self.take_credits(now, aeth);
         self.answered_to(now, psn, true, env);
+        Verdict::Done
+    }
+
+    /// The data of a response can't be put in its place.
+    fn not_placed(&mut self, fault: PlaceFault, env: &mut E) -> Verdict {
+        match fault {
+            PlaceFault::Absent => Verdict::Absent,
+            PlaceFault::Status(status) => {
+                self.fail_oldest(status, env);
+                Verdict::Done
+            }
+        }
     }
 
     /// The response at `psn` is in place.

@@ -33,6 +33,34 @@ pub enum KeyFault {
     Access,
     /// The access is permitted but failed: the peer is told "remote operational error".
     Operational,
+    /// The memory isn't there now and will be: see [`Verdict::Absent`].
+    Absent,
+}
+
+/// Why data can't be put where a work request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceFault {
+    /// The work request completes with this status.
+    Status(WcStatus),
+    /// The memory isn't there now and will be: see [`Verdict::Absent`].
+    Absent,
+}
+
+impl From<WcStatus> for PlaceFault {
+    fn from(status: WcStatus) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// What became of a packet.
+#[must_use = "a packet that found memory absent is to be given again"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was taken in, or dropped.
+    Done,
+    /// Memory that it names is not there now, as memory paged on demand may be. Nothing has come of the packet: it is to be
+    /// given again when the memory may be there, before those that came after it. Or it counts as lost.
+    Absent,
 }
 
 /// An atomic to carry out on eight aligned bytes.
@@ -336,12 +364,12 @@ pub trait Env {
 
     /// Puts the payload of the current packet into the current receive.
     ///
-    /// For datagrams, `offset` is 40; the routing header before it is for the implementation to put there.
+    /// For datagrams, `offset` is 40, and `len` may be 0; the routing header before it is for the implementation to put there.
     ///
     /// # Errors
     ///
-    /// The status that the receive is to complete with.
-    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), WcStatus>;
+    /// The status that the receive is to complete with, or that its memory is absent.
+    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), PlaceFault>;
 
     /// Ends the current receive.
     fn complete_recv(&mut self, c: RecvCompletion);
@@ -414,15 +442,15 @@ pub trait Env {
     ///
     /// # Errors
     ///
-    /// The status that the work request is to complete with.
-    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), WcStatus>;
+    /// The status that the work request is to complete with, or that its memory is absent.
+    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), PlaceFault>;
 
     /// Puts the original value of an atomic's target into the memory of its send slot.
     ///
     /// # Errors
     ///
-    /// The status that the work request is to complete with.
-    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), WcStatus>;
+    /// The status that the work request is to complete with, or that its memory is absent.
+    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), PlaceFault>;
 
     /// Carries out a [`crate::SendOp::Local`] work request.
     ///

@@ -11,7 +11,8 @@ use crate::env::{
     AsyncEvent,
     Counter,
     Env,
-    Trace, //
+    Trace,
+    Verdict, //
 };
 use crate::opcode::{
     Role,
@@ -394,9 +395,10 @@ impl<E: Env> Qp<E> {
     }
 
     /// Takes in a packet for this queue pair whose ICRC and P_Key were found right.
-    pub fn on_packet(&mut self, now: Instant, pkt: &Parsed, env: &mut E) {
+    pub fn on_packet(&mut self, now: Instant, pkt: &Parsed, env: &mut E) -> Verdict {
         let Some(info) = pkt.headers.bth.opcode.info() else {
-            return env.count(Counter::DropService);
+            env.count(Counter::DropService);
+            return Verdict::Done;
         };
         let wanted = match self.ty {
             QpType::Rc => Service::Rc,
@@ -404,16 +406,21 @@ impl<E: Env> Qp<E> {
             QpType::Ud | QpType::Gsi => Service::Ud,
         };
         if info.service == Service::Cnp {
-            return env.count(Counter::RxCnps);
+            env.count(Counter::RxCnps);
+            return Verdict::Done;
         }
         if info.service != wanted {
-            return env.count(Counter::DropService);
+            env.count(Counter::DropService);
+            return Verdict::Done;
         }
         let permitted = self.state.permits();
         match info.role {
             Role::Request if permitted.receive => self.on_request(pkt, info, env),
             Role::Response if permitted.send => self.on_response(now, pkt, info, env),
-            _ => env.count(Counter::DropState),
+            _ => {
+                env.count(Counter::DropState);
+                Verdict::Done
+            }
         }
     }
 

@@ -11,7 +11,8 @@ use crate::env::{
     Counter,
     Env,
     RecvInfo,
-    RecvOp, //
+    RecvOp,
+    Verdict, //
 };
 use crate::opcode::{
     Info,
@@ -224,7 +225,7 @@ impl<E: Env> Qp<E> {
     }
 
     /// Takes in a request.
-    pub(crate) fn on_request(&mut self, pkt: &Parsed, info: &Info, env: &mut E) {
+    pub(crate) fn on_request(&mut self, pkt: &Parsed, info: &Info, env: &mut E) -> Verdict {
         match self.ty {
             QpType::Rc => self.on_reliable(pkt, info, env),
             QpType::Uc => self.on_unreliable(pkt, info, env),
@@ -246,13 +247,15 @@ impl<E: Env> Qp<E> {
         }
     }
 
-    fn on_reliable(&mut self, pkt: &Parsed, info: &Info, env: &mut E) {
+    fn on_reliable(&mut self, pkt: &Parsed, info: &Info, env: &mut E) -> Verdict {
         let psn = pkt.headers.bth.psn;
         if psn.before(self.resp.expected) {
-            return self.on_duplicate(pkt, info, env);
+            self.on_duplicate(pkt, info, env);
+            return Verdict::Done;
         }
         if psn != self.resp.expected {
-            return self.on_early(env);
+            self.on_early(env);
+            return Verdict::Done;
         }
         self.resp.gap = false;
         // It was only late: what was about to be said of it is wrong by now.
@@ -273,8 +276,10 @@ impl<E: Env> Qp<E> {
                     },
                 });
             }
+            Err(Refusal::ABSENT) => return Verdict::Absent,
             Err(refusal) => self.refuse(psn, refusal, env),
         }
+        Verdict::Done
     }
 
     /// A packet came before the one that is expected: that is asked for, once.
@@ -340,7 +345,7 @@ impl<E: Env> Qp<E> {
         self.enter_error(env);
     }
 
-    fn on_unreliable(&mut self, pkt: &Parsed, info: &Info, env: &mut E) {
+    fn on_unreliable(&mut self, pkt: &Parsed, info: &Info, env: &mut E) -> Verdict {
         let psn = pkt.headers.bth.psn;
         if psn != self.resp.expected {
             // The message under way is lost, the next can be taken.
@@ -355,8 +360,13 @@ impl<E: Env> Qp<E> {
         }
         match self.part(pkt, info, env) {
             Ok(_) => env.count(Counter::RxRequests),
+            Err(Refusal::ABSENT) => {
+                self.resp.expected = psn;
+                return Verdict::Absent;
+            }
             Err(refusal) => self.give_up(refusal, env),
         }
+        Verdict::Done
     }
 
     /// Drops an unreliable message. The current receive stays current; only its own faults end it.
@@ -369,16 +379,19 @@ impl<E: Env> Qp<E> {
         }
     }
 
-    fn on_datagram(&mut self, pkt: &Parsed, env: &mut E) {
+    fn on_datagram(&mut self, pkt: &Parsed, env: &mut E) -> Verdict {
         let deth = pkt.headers.deth.unwrap_or_default();
         if deth.qkey != self.qkey() {
-            return env.count(Counter::DropQkey);
+            env.count(Counter::DropQkey);
+            return Verdict::Done;
         }
         self.note_established(env);
         match self.receive_datagram(pkt, env) {
             Ok(()) => env.count(Counter::RxRequests),
+            Err(Refusal::ABSENT) => return Verdict::Absent,
             Err(refusal) => self.give_up(refusal, env),
         }
+        Verdict::Done
     }
 
     fn receive_datagram(&mut self, pkt: &Parsed, env: &mut E) -> Result<(), Refusal> {
@@ -389,9 +402,7 @@ impl<E: Env> Qp<E> {
         if end > capacity {
             return Err(Refusal::TooLong);
         }
-        if len > 0 {
-            env.place_recv(GRH_LEN, len).map_err(Refusal::Receive)?;
-        }
+        env.place_recv(GRH_LEN, len)?;
         self.complete_receive(pkt, RecvOp::Recv, end, None, env);
         Ok(())
     }

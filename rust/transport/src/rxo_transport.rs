@@ -52,12 +52,14 @@ pub use env::{
     Env,
     KeyFault,
     NakKind,
+    PlaceFault,
     RecvCompletion,
     RecvInfo,
     RecvOp,
     RemoteAccess,
     RetransmitCause,
-    Trace, //
+    Trace,
+    Verdict, //
 };
 pub use qp::{
     PostError,

@@ -182,6 +182,7 @@ pub fn hostile_with(mut rng: Rng, seed: u64) {
         n.to_rts(&c, c.psn);
     }
     n.host.keys.push(full_key(MEM));
+    n.host.absent_every = [0, 0, 2, 5][(seed % 4) as usize];
     let mut now = T0;
     let (mut posted, mut received) = (Vec::new(), 0);
     let mut unreported: Vec<Burst> = Vec::new();
@@ -206,7 +207,8 @@ pub fn hostile_with(mut rng: Rng, seed: u64) {
                 earlier.push_back(bytes.clone());
                 if let Ok(p) = Headers::parse(&bytes, bytes.len()) {
                     n.host.payload = bytes[p.header_len..p.header_len + p.payload_len].to_vec();
-                    n.qp.on_packet(now, &p, &mut n.host);
+                    // One that found memory absent may as well be lost.
+                    let _ = n.qp.on_packet(now, &p, &mut n.host);
                 }
             }
             10 | 11 => {

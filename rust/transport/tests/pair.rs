@@ -354,6 +354,9 @@ pub fn soak_with(mut rng: Rng, weather: Rng, seed: u64, verbose: bool) -> Events
     };
     let mut p = pair(&c, 0);
     p.rng = weather;
+    for node in &mut p.nodes {
+        node.host.absent_every = [0, 2, 3, 50][(seed % 4) as usize];
+    }
     p.weather = Weather {
         loss: pick(&mut rng, &[0, 10, 50, 150, 400]),
         duplicate: pick(&mut rng, &[0, 20, 100]),

@@ -1248,7 +1248,8 @@ fn two_gibibytes_are_one_message() {
         s.n.host.payload.resize(256, 0);
         // Only the bookkeeping is of interest.
         s.n.host.local[0] = BASE.wrapping_sub(u64::from(i) * 256);
-        s.n.qp.on_packet(s.now, &r, &mut s.n.host);
+        let verdict = s.n.qp.on_packet(s.now, &r, &mut s.n.host);
+        assert_eq!(verdict, Verdict::Done);
     }
     assert_eq!(s.done(), [(1, Success)]);
     assert_eq!(s.seen().len(), 1);
@@ -1874,7 +1875,8 @@ fn remembered_read_is_forgotten_when_psns_have_gone_round() {
     let mut w = parse(&p(Opcode::RC_WRITE_ONLY, 0).reth(BASE, RKEY, 0).bytes());
     for psn in 101..(1 << 24) + 200 {
         w.headers.bth.psn = Psn::new(psn);
-        s.n.qp.on_packet(s.now, &w, &mut s.n.host);
+        let verdict = s.n.qp.on_packet(s.now, &w, &mut s.n.host);
+        assert_eq!(verdict, Verdict::Done);
     }
     s.tx();
     s.rx(p(Opcode::RC_READ_REQUEST, 100).reth(BASE, RKEY, 4));
@@ -2956,4 +2958,109 @@ fn version_opcode_and_length_are_checked() {
     assert_eq!(Headers::parse(&good, 19), Err(Malformed::Length));
     let read = p(Opcode::RC_READ_REQUEST, 1).data(4, 1).bytes();
     assert_eq!(Headers::parse(&read, read.len()), Err(Malformed::Length));
+}
+
+// --- memory that is not there yet ------------------------------------------------------------------
+
+/// What is left of a script at its end.
+type Left = (
+    Vec<(u64, WcStatus)>,
+    Vec<RecvCompletion>,
+    Vec<AsyncEvent>,
+    Vec<u8>,
+    Vec<Vec<u8>>,
+    Vec<u64>,
+);
+
+/// Plays a script with memory that is absent at each `every`th access.
+fn played(c: Config, every: u32, play: fn(&mut Script)) -> (Left, u32) {
+    let mut s = script(c);
+    s.n.host.absent_every = every;
+    play(&mut s);
+    let sent = s.out();
+    let h = &s.n.host;
+    let left = (
+        s.done(),
+        h.recv_cq.iter().map(|d| d.c).collect(),
+        h.events.clone(),
+        h.mem.clone(),
+        sent,
+        h.counts.clone(),
+    );
+    (left, h.accesses)
+}
+
+#[test]
+fn packet_whose_memory_was_absent_has_left_no_trace() {
+    type Play = fn(&mut Script);
+    let plays: &[(Config, Play)] = &[
+        // SENDs, with a part of the message and the receive already taken.
+        (config(), |s| {
+            s.n.post_recv(7, BASE, 1000);
+            s.rx(p(Opcode::RC_SEND_FIRST, 100).quiet().data(256, 1));
+            s.rx(p(Opcode::RC_SEND_MIDDLE, 101).quiet().data(256, 2));
+            s.rx(p(Opcode::RC_SEND_LAST, 102).data(9, 3));
+        }),
+        // A WRITE of several packets, then a short one.
+        (config(), |s| {
+            let first = p(Opcode::RC_WRITE_FIRST, 100).quiet();
+            s.rx(first.reth(BASE + 8, RKEY, 522).data(256, 1));
+            s.rx(p(Opcode::RC_WRITE_MIDDLE, 101).quiet().data(256, 2));
+            s.rx(p(Opcode::RC_WRITE_LAST, 102).quiet().data(10, 3));
+            let only = p(Opcode::RC_WRITE_ONLY, 103);
+            s.rx(only.reth(BASE, RKEY, 4).data(4, 9));
+        }),
+        (config(), |s| {
+            for psn in 100..104 {
+                s.rx(atomic_write(psn, BASE + 16, RKEY));
+                s.out();
+            }
+        }),
+        (config(), |s| {
+            for psn in 100..104 {
+                let mut a = p(Opcode::RC_FETCH_ADD, psn);
+                a.h.atomic = Some(AtomicEth {
+                    va: BASE + 8,
+                    rkey: RKEY,
+                    swap_add: 3,
+                    compare: 0,
+                });
+                s.rx(a);
+                s.out();
+            }
+        }),
+        // Responses.
+        (config(), |s| {
+            s.post(1, SendOp::Read, 700);
+            s.post(2, SendOp::FetchAdd { add: 1 }, 8);
+            s.tx();
+            s.rx(response(Opcode::RC_READ_RESPONSE_FIRST, 100, 256, 1));
+            s.rx(p(Opcode::RC_READ_RESPONSE_MIDDLE, 101).quiet().data(256, 2));
+            s.rx(response(Opcode::RC_READ_RESPONSE_LAST, 102, 188, 3));
+            let mut a = p(Opcode::RC_ATOMIC_ACKNOWLEDGE, 103).aeth(0x1f, 1).quiet();
+            a.h.atomic_ack = Some(AtomicAckEth(77));
+            s.rx(a);
+        }),
+        // Unreliable messages: it is no gap.
+        (uc(), |s| {
+            s.n.post_recv(7, BASE, 1000);
+            s.rx(p(Opcode::UC_SEND_FIRST, 100).quiet().data(256, 1));
+            s.rx(p(Opcode::UC_SEND_LAST, 101).quiet().data(256, 2));
+            let first = p(Opcode::UC_WRITE_FIRST, 102).quiet();
+            s.rx(first.reth(BASE + 512, RKEY, 300).data(256, 1));
+            s.rx(p(Opcode::UC_WRITE_LAST, 103).quiet().data(44, 1));
+        }),
+        (ud(), |s| {
+            s.n.post_recv(7, BASE, 45);
+            s.n.post_recv(8, BASE, 40);
+            s.rx(datagram(5, 0x1234));
+            s.rx(datagram(0, 0x1234));
+        }),
+    ];
+    for (i, (c, play)) in plays.iter().enumerate() {
+        let (there, accesses) = played(*c, 0, *play);
+        let (late, tries) = played(*c, 2, *play);
+        assert_eq!(late, there, "script {i}");
+        assert!(accesses > 1 && tries + 1 >= 2 * accesses, "script {i}");
+    }
 }

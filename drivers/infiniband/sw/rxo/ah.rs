@@ -72,7 +72,6 @@ pub(crate) struct AddressHandle {
     /// The way that the last datagram took. Its lock is taken with that of a queue pair held.
     #[pin]
     route: BhSpinLock<Option<Route>>,
-    _permit: Permit,
 }
 
 impl AddressHandle {
@@ -80,7 +79,6 @@ impl AddressHandle {
     pub(crate) fn new(
         path: rdma::Path,
         domain: Domain,
-        permit: Permit,
         flags: kernel::alloc::Flags,
     ) -> Result<Arc<Self>> {
         let ends = Ends::of(&path)?;
@@ -90,7 +88,6 @@ impl AddressHandle {
                 ends,
                 domain,
                 route <- new_bh_spinlock!(None, "AddressHandle::route"),
-                _permit: permit,
             }),
             flags,
         )
@@ -114,4 +111,5 @@ pub(crate) struct Ah {
     pub(crate) port: Arc<Port>,
     /// The number that a process names it by.
     pub(crate) number: Option<u32>,
+    pub(crate) _permit: Permit,
 }

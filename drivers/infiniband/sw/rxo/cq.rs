@@ -18,10 +18,7 @@ use softirq::{
     BhSpinLock, //
 };
 
-use crate::{
-    limits::Permit,
-    ring::Ring, //
-};
+use crate::ring::Ring;
 
 /// Where completions go.
 enum Entries {
@@ -59,7 +56,6 @@ pub(crate) struct CompletionQueue {
     target: CqTarget,
     #[pin]
     inner: BhSpinLock<Inner>,
-    _permit: Permit,
 }
 
 /// What adding a completion calls for, once no lock is held.
@@ -88,12 +84,12 @@ impl Calls {
 
 impl CompletionQueue {
     /// Makes a queue on a process's ring.
-    pub(crate) fn user(target: CqTarget, ring: Ring, permit: Permit) -> Result<Arc<Self>> {
-        Self::new(target, Entries::User { ring, producer: 0 }, permit)
+    pub(crate) fn user(target: CqTarget, ring: Ring) -> Result<Arc<Self>> {
+        Self::new(target, Entries::User { ring, producer: 0 })
     }
 
     /// Makes a queue of `cqe` entries for a kernel consumer.
-    pub(crate) fn kernel(target: CqTarget, cqe: u32, permit: Permit) -> Result<Arc<Self>> {
+    pub(crate) fn kernel(target: CqTarget, cqe: u32) -> Result<Arc<Self>> {
         let entries = KVVec::from_elem(None, cqe as usize, GFP_KERNEL)?;
         Self::new(
             target,
@@ -102,11 +98,10 @@ impl CompletionQueue {
                 head: 0,
                 used: 0,
             },
-            permit,
         )
     }
 
-    fn new(target: CqTarget, entries: Entries, permit: Permit) -> Result<Arc<Self>> {
+    fn new(target: CqTarget, entries: Entries) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 target,
@@ -115,7 +110,6 @@ impl CompletionQueue {
                     armed: Armed::No,
                     overrun: false,
                 }, "CompletionQueue::inner"),
-                _permit: permit,
             }),
             GFP_KERNEL,
         )

@@ -23,6 +23,7 @@ use rxo_transport::{
     Env,
     FlushKind,
     KeyFault,
+    PlaceFault,
     RecvCompletion,
     RecvInfo,
     RecvOp,
@@ -81,6 +82,8 @@ pub(crate) struct Host {
     /// Who it is to memory keys.
     pub(crate) identity: u64,
     pub(crate) number: u32,
+    /// Packets are datagrams: a routing header goes before each.
+    pub(crate) datagrams: bool,
     pub(crate) target: QpTarget,
     pub(crate) send_cq: Arc<CompletionQueue>,
     pub(crate) recv_cq: Arc<CompletionQueue>,
@@ -151,7 +154,7 @@ fn qp_event(e: AsyncEvent) -> QpEvent {
 
 impl Host {
     /// Copies the data of a send slot, `offset` bytes into it.
-    pub(crate) fn gather(&self, slot: u32, offset: u32, out: &mut [u8]) -> Result<(), WcStatus> {
+    pub(crate) fn gather(&self, slot: u32, offset: u32, out: &mut [u8]) -> Result<(), PlaceFault> {
         match self.sq.data(slot).ok_or(WcStatus::LocQpOpErr)? {
             Data::Inline(data) => {
                 let from = data
@@ -165,7 +168,7 @@ impl Host {
                 .port
                 .regions
                 .gather(&self.port.stats, self.domain, list, offset, out)
-                .map_err(local_status),
+                .map_err(local_fault),
         }
     }
 
@@ -178,7 +181,7 @@ impl Host {
     }
 
     /// The routing header of the current datagram: that of IPv6, or zeros and that of IPv4 (A17.4.5).
-    fn place_grh(&self) -> Result<(), WcStatus> {
+    fn place_grh(&self) -> Result<(), PlaceFault> {
         let mut grh = [0; GRH_LEN];
         if let Some(Packet::Wire { buf, .. }) = &self.packet {
             let ip = buf.ip();
@@ -198,7 +201,7 @@ impl Host {
                 0,
                 (&grh[..]).into(),
             )
-            .map_err(local_status)
+            .map_err(local_fault)
     }
 
     fn wc(&self, wr_id: u64, status: WcStatus, opcode: u32) -> Wc {
@@ -262,17 +265,20 @@ fn scatter(
     list: &[rdma::Sge],
     offset: u32,
     len: u32,
-) -> Result<(), WcStatus> {
-    payload(packet, len, WcStatus::LocProtErr, |at, chunk| {
+) -> Result<(), PlaceFault> {
+    payload(packet, len, WcStatus::LocProtErr.into(), |at, chunk| {
         port.regions
             .scatter(&port.stats, domain, list, offset.saturating_add(at), chunk)
-            .map_err(local_status)
+            .map_err(local_fault)
     })
 }
 
-/// The status of a work request whose own list does not serve.
-fn local_status(_: Refusal) -> WcStatus {
-    WcStatus::LocProtErr
+/// What becomes of a work request whose own list does not serve.
+fn local_fault(refusal: Refusal) -> PlaceFault {
+    match refusal {
+        Refusal::Absent => PlaceFault::Absent,
+        _ => WcStatus::LocProtErr.into(),
+    }
 }
 
 fn opcode_of(op: SendOp) -> u32 {
@@ -304,24 +310,21 @@ impl Env for Host {
         self.rq.len()
     }
 
-    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), WcStatus> {
+    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), PlaceFault> {
+        if self.datagrams {
+            self.place_grh()?;
+        }
         let list = self.rq.list();
         let domain = self.recv_domain;
         scatter(&mut self.packet, &self.port, domain, list, offset, len)
     }
 
     fn complete_recv(&mut self, c: RecvCompletion) {
-        let mut status = c.status;
-        if c.grh && status == WcStatus::Success {
-            if let Err(e) = self.place_grh() {
-                status = e;
-            }
-        }
         let opcode = match c.op {
             RecvOp::Recv => wc_opcode::RECV,
             RecvOp::WriteImm => wc_opcode::RECV_RDMA_WITH_IMM,
         };
-        let mut wc = self.wc(self.rq.wr_id(), status, opcode);
+        let mut wc = self.wc(self.rq.wr_id(), c.status, opcode);
         wc.byte_len = c.byte_len;
         wc.src_qp = c.src_qp;
         wc.vendor_err = c.vendor_err;
@@ -410,18 +413,18 @@ impl Env for Host {
             .map_err(|_| KeyFault::Access)
     }
 
-    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), WcStatus> {
+    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), PlaceFault> {
         match self.sq.data(slot) {
             Some(Data::List(list)) => {
                 scatter(&mut self.packet, &self.port, self.domain, list, offset, len)
             }
-            _ => Err(WcStatus::LocQpOpErr),
+            _ => Err(WcStatus::LocQpOpErr.into()),
         }
     }
 
-    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), WcStatus> {
+    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), PlaceFault> {
         let Some(Data::List(list)) = self.sq.data(slot) else {
-            return Err(WcStatus::LocQpOpErr);
+            return Err(WcStatus::LocQpOpErr.into());
         };
         self.port
             .regions
@@ -432,7 +435,7 @@ impl Env for Host {
                 0,
                 (&original.to_ne_bytes()[..]).into(),
             )
-            .map_err(local_status)
+            .map_err(local_fault)
     }
 
     fn local_op(&mut self, slot: u32) -> Result<(), WcStatus> {

@@ -97,6 +97,9 @@ impl Limits {
 type Which = fn(&Limits) -> &Limit;
 
 /// The right to have one object; given back when dropped.
+///
+/// The consumer's handle has it, not the object, which packets and lookups may keep a little
+/// longer: what was destroyed can be had again at once.
 pub(crate) struct Permit {
     limits: Arc<Limits>,
     which: Which,

@@ -25,9 +25,13 @@ use kernel::{
 use rdma::{
     access,
     Bytes,
+    DmaBuf,
     DmaMemory,
     MemoryFault,
     MwKind,
+    OdpFault,
+    OdpSpace,
+    OdpUmem,
     Sge,
     Umem, //
 };
@@ -75,6 +79,12 @@ pub(crate) struct User {
 enum Memory {
     /// Pinned pages of a process: of several regions only while one replaces the other.
     User(Arc<Umem>),
+    /// Memory of a process, paged on demand.
+    OnDemand(OdpUmem),
+    /// All memory of a process, paged on demand.
+    Everything(OdpSpace),
+    /// Memory of another driver.
+    DmaBuf(DmaBuf),
     /// All of the kernel's memory, for kernel consumers.
     Kernel(DmaMemory),
 }
@@ -96,13 +106,15 @@ pub(crate) struct Mr {
     windows: Atomic<u32>,
 }
 
-/// Why a key does not serve; each is counted.
+/// Why a key does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Unknown,
     Domain,
     Rights,
     Range,
+    /// It will: the memory is being paged in.
+    Absent,
 }
 
 impl From<MemoryFault> for Refusal {
@@ -112,13 +124,40 @@ impl From<MemoryFault> for Refusal {
 }
 
 impl Refusal {
-    fn stat(self) -> Stat {
-        match self {
+    /// Counts it. What is only put off is counted by who puts it off.
+    fn count(self, stats: &Stats) {
+        stats.count(match self {
             Refusal::Unknown => Stat::KeyUnknown,
             Refusal::Domain => Stat::KeyDomain,
             Refusal::Rights => Stat::KeyRights,
             Refusal::Range => Stat::KeyRange,
+            Refusal::Absent => return,
+        });
+    }
+
+    /// What a peer's access fails with, whose key was found to serve.
+    fn remote(self) -> KeyFault {
+        match self {
+            Refusal::Absent => KeyFault::Absent,
+            _ => KeyFault::Access,
         }
+    }
+}
+
+impl From<OdpFault> for Refusal {
+    fn from(fault: OdpFault) -> Self {
+        match fault {
+            OdpFault::Denied => Self::Range,
+            OdpFault::Absent => Self::Absent,
+        }
+    }
+}
+
+/// What an atomic on memory paged on demand fails with.
+fn odp_fault(fault: OdpFault) -> KeyFault {
+    match fault {
+        OdpFault::Denied => KeyFault::Operational,
+        OdpFault::Absent => KeyFault::Absent,
     }
 }
 
@@ -215,12 +254,24 @@ impl Mr {
         let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
         match &*memory {
             Memory::User(umem) => umem.read(offset(at)?, out)?,
+            Memory::OnDemand(umem) => umem.read(offset(at)?, out)?,
+            Memory::Everything(space) => space.read(offset(at)?, out)?,
+            Memory::DmaBuf(buf) => buf.read(offset(at)?, out)?,
             Memory::Kernel(kernel) => kernel.read(at, out)?,
         }
         Ok(())
     }
 
-    /// Calls `f` with each piece of a range of the region, in order, until it fails.
+    /// Tells whether the memory is there as long as the region is, so that [`Self::with_bytes`]
+    /// has it.
+    fn is_steady(&self) -> bool {
+        self.memory
+            .enter()
+            .is_some_and(|memory| matches!(&*memory, Memory::User(_) | Memory::Kernel(_)))
+    }
+
+    /// Calls `f` with each piece of a range of the region, in order, until it fails. The region must
+    /// be a steady one.
     pub(crate) fn with_bytes(
         &self,
         at: u64,
@@ -231,6 +282,7 @@ impl Mr {
         match &*memory {
             Memory::User(umem) => umem.with_bytes(offset(at)?, len, f),
             Memory::Kernel(kernel) => kernel.with_bytes(at, len, f),
+            Memory::OnDemand(_) | Memory::Everything(_) | Memory::DmaBuf(_) => Err(Refusal::Range),
         }
     }
 
@@ -239,6 +291,9 @@ impl Mr {
         let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
         match &*memory {
             Memory::User(umem) => umem.write(offset(at)?, data)?,
+            Memory::OnDemand(umem) => umem.write(offset(at)?, data)?,
+            Memory::Everything(space) => space.write(offset(at)?, data)?,
+            Memory::DmaBuf(buf) => buf.write(offset(at)?, data)?,
             Memory::Kernel(kernel) => kernel.write(at, data)?,
         }
         Ok(())
@@ -247,25 +302,47 @@ impl Mr {
     /// Carries out an atomic on the eight bytes at `at`.
     pub(crate) fn atomic(&self, at: u64, op: AtomicOp) -> Result<u64, KeyFault> {
         let memory = self.memory.enter().ok_or(KeyFault::Access)?;
-        let Memory::User(umem) = &*memory else {
-            return Err(KeyFault::Operational);
-        };
         let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
-        match op {
-            AtomicOp::CmpSwap { compare, swap } => umem.compare_swap(at, compare, swap),
-            AtomicOp::FetchAdd { add } => umem.fetch_add(at, add),
+        match (&*memory, op) {
+            (Memory::User(umem), AtomicOp::CmpSwap { compare, swap }) => umem
+                .compare_swap(at, compare, swap)
+                .map_err(|_| KeyFault::Operational),
+            (Memory::User(umem), AtomicOp::FetchAdd { add }) => {
+                umem.fetch_add(at, add).map_err(|_| KeyFault::Operational)
+            }
+            (Memory::OnDemand(umem), AtomicOp::CmpSwap { compare, swap }) => {
+                umem.compare_swap(at, compare, swap).map_err(odp_fault)
+            }
+            (Memory::OnDemand(umem), AtomicOp::FetchAdd { add }) => {
+                umem.fetch_add(at, add).map_err(odp_fault)
+            }
+            (Memory::Everything(space), AtomicOp::CmpSwap { compare, swap }) => {
+                space.compare_swap(at, compare, swap).map_err(odp_fault)
+            }
+            (Memory::Everything(space), AtomicOp::FetchAdd { add }) => {
+                space.fetch_add(at, add).map_err(odp_fault)
+            }
+            (Memory::DmaBuf(buf), AtomicOp::CmpSwap { compare, swap }) => buf
+                .compare_swap(at, compare, swap)
+                .map_err(|_| KeyFault::Operational),
+            (Memory::DmaBuf(buf), AtomicOp::FetchAdd { add }) => {
+                buf.fetch_add(at, add).map_err(|_| KeyFault::Operational)
+            }
+            (Memory::Kernel(_), _) => Err(KeyFault::Operational),
         }
-        .map_err(|_| KeyFault::Operational)
     }
 
     /// Stores the eight bytes at `at` as one step.
     pub(crate) fn store(&self, at: u64, bytes: [u8; 8]) -> Result<(), KeyFault> {
         let memory = self.memory.enter().ok_or(KeyFault::Access)?;
-        let Memory::User(umem) = &*memory else {
-            return Err(KeyFault::Operational);
-        };
         let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
-        umem.store(at, bytes).map_err(|_| KeyFault::Operational)
+        match &*memory {
+            Memory::User(umem) => umem.store(at, bytes).map_err(|_| KeyFault::Operational),
+            Memory::OnDemand(umem) => umem.store(at, bytes).map_err(odp_fault),
+            Memory::Everything(space) => space.store(at, bytes).map_err(odp_fault),
+            Memory::DmaBuf(buf) => buf.store(at, bytes).map_err(|_| KeyFault::Operational),
+            Memory::Kernel(_) => Err(KeyFault::Operational),
+        }
     }
 }
 
@@ -304,15 +381,15 @@ impl RemoteRange {
             Target::Window(window) => window.with(|mr| mr.read(at, out)),
             Target::Fast(mr) => mr.read(at, out),
         }
-        .map_err(|_| KeyFault::Access)
+        .map_err(Refusal::remote)
     }
 
     /// Returns the region and where in it a part of the range begins, if the range is one of a
-    /// plain region.
+    /// plain, steady region.
     pub(crate) fn region(&self, offset: u32, len: usize) -> Option<(Arc<Mr>, u64)> {
         let at = self.within(offset, len).ok()?;
         match &self.target {
-            Target::Region(mr) => Some((mr.clone(), at)),
+            Target::Region(mr) => mr.is_steady().then(|| (mr.clone(), at)),
             Target::Window(_) | Target::Fast(_) => None,
         }
     }
@@ -325,7 +402,7 @@ impl RemoteRange {
             Target::Window(window) => window.with(|mr| mr.write(at, data)),
             Target::Fast(mr) => mr.write(at, data),
         }
-        .map_err(|_| KeyFault::Access)
+        .map_err(Refusal::remote)
     }
 
     /// Carries out an atomic on the first eight bytes.
@@ -335,7 +412,7 @@ impl RemoteRange {
             Target::Region(mr) => mr.atomic(at, op),
             Target::Window(window) => window
                 .with(|mr| Ok(mr.atomic(at, op)))
-                .unwrap_or(Err(KeyFault::Access)),
+                .unwrap_or_else(|refusal| Err(refusal.remote())),
             Target::Fast(mr) => mr.atomic(at, op),
         }
     }
@@ -347,7 +424,7 @@ impl RemoteRange {
             Target::Region(mr) => mr.store(at, bytes),
             Target::Window(window) => window
                 .with(|mr| Ok(mr.store(at, bytes)))
-                .unwrap_or(Err(KeyFault::Access)),
+                .unwrap_or_else(|refusal| Err(refusal.remote())),
             Target::Fast(mr) => mr.store(at, bytes),
         }
     }
@@ -436,13 +513,51 @@ impl Regions {
         self.add(domain, access, iova, length, memory)
     }
 
+    /// Registers memory of a process that is paged on demand.
+    pub(crate) fn add_on_demand(
+        &self,
+        domain: Domain,
+        access: u32,
+        iova: u64,
+        umem: OdpUmem,
+    ) -> Result<Arc<Mr>> {
+        let length = umem.len() as u64;
+        // As above.
+        iova.checked_add(length).ok_or(EINVAL)?;
+        self.add(domain, access, iova, length, Memory::OnDemand(umem))
+    }
+
+    /// Registers all memory of a process, by its addresses there.
+    pub(crate) fn add_everything(
+        &self,
+        domain: Domain,
+        access: u32,
+        space: OdpSpace,
+    ) -> Result<Arc<Mr>> {
+        self.add(domain, access, 0, u64::MAX, Memory::Everything(space))
+    }
+
+    /// Registers memory of another driver.
+    pub(crate) fn add_dmabuf(
+        &self,
+        domain: Domain,
+        access: u32,
+        iova: u64,
+        memory: DmaBuf,
+    ) -> Result<Arc<Mr>> {
+        let length = memory.len() as u64;
+        // As above.
+        iova.checked_add(length).ok_or(EINVAL)?;
+        self.add(domain, access, iova, length, Memory::DmaBuf(memory))
+    }
+
     /// Changes memory of a process that is registered; the key stays. `pin` is given the
     /// memory as it is, and pins other memory if needed. May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` while windows are bound, those of `pin`; nothing has changed. `EINVAL` for a key
-    /// that isn't that of such memory.
+    /// `EBUSY` while windows are bound, those of `pin`; nothing has changed. `EOPNOTSUPP` for
+    /// memory that is paged on demand or another driver's, `EINVAL` for a key that isn't that of memory of a process.
     pub(crate) fn change(
         &self,
         key: u32,
@@ -458,8 +573,12 @@ impl Regions {
         let rights = access.unwrap_or(old.access);
         let umem = {
             let memory = old.memory.enter().ok_or(EINVAL)?;
-            let Memory::User(umem) = &*memory else {
-                return Err(EINVAL);
+            let umem = match &*memory {
+                Memory::User(umem) => umem,
+                Memory::OnDemand(_) | Memory::Everything(_) | Memory::DmaBuf(_) => {
+                    return Err(EOPNOTSUPP)
+                }
+                Memory::Kernel(_) => return Err(EINVAL),
             };
             match pin(umem, rights)? {
                 Some(new) => Arc::new(new, GFP_KERNEL)?,
@@ -571,7 +690,7 @@ impl Regions {
                 .with(index, |mr| mr.invalidate(user.domain, key))
                 .unwrap_or(Err(Refusal::Unknown)),
         }
-        .inspect_err(|refusal| stats.count(refusal.stat()))
+        .inspect_err(|refusal| refusal.count(stats))
     }
 
     /// Binds a window, or unbinds it if the length is 0.
@@ -587,7 +706,7 @@ impl Regions {
                     .filter(|_| bind.length > 0);
                 window.bind(user, bind, mr)
             })
-            .inspect_err(|refusal| stats.count(refusal.stat()))
+            .inspect_err(|refusal| refusal.count(stats))
     }
 
     /// Looks a key up for the peer of a queue pair.
@@ -630,7 +749,7 @@ impl Regions {
         };
         let found = found.map(|(target, at)| RemoteRange { target, at, len });
         found.map_err(|refusal| {
-            stats.count(refusal.stat());
+            refusal.count(stats);
             KeyFault::Access
         })
     }
@@ -656,7 +775,7 @@ impl Regions {
             })
             .unwrap_or(Err(Refusal::Unknown))
             .map_err(|refusal| {
-                stats.count(refusal.stat());
+                refusal.count(stats);
                 KeyFault::Access
             })?;
         if kind.persistent {
@@ -704,7 +823,7 @@ impl Regions {
         for_pieces(list, skip, len, |piece| {
             if piece.length as usize == len && Kind::of(piece.lkey) == Kind::Region {
                 self.local(stats, domain, piece, 0, |mr, at| {
-                    found = Some((mr.into(), at));
+                    found = mr.is_steady().then(|| (mr.into(), at));
                     Ok(())
                 })?;
             }
@@ -750,7 +869,7 @@ impl Regions {
                     .with(key >> TAG_BITS, |mr| f(&mr, key, piece.addr))
             })
             .unwrap_or(Err(Refusal::Unknown))
-            .inspect_err(|refusal| stats.count(refusal.stat()))
+            .inspect_err(|refusal| refusal.count(stats))
     }
 
     fn local(
@@ -768,7 +887,7 @@ impl Regions {
                 f(mr, at)
             })
             .unwrap_or(Err(Refusal::Unknown))
-            .inspect_err(|refusal| stats.count(refusal.stat()))
+            .inspect_err(|refusal| refusal.count(stats))
     }
 }
 

@@ -24,7 +24,9 @@ use rxo_transport::{
     },
     Burst,
     Mtu,
+    PlaceFault,
     Source,
+    Verdict,
     WcStatus, //
 };
 
@@ -37,9 +39,16 @@ use crate::{
         Mr,
         Refusal, //
     },
-    qp::Inner,
+    qp::{
+        Inner,
+        Unsent, //
+    },
     stats::Stat,
-    tx::gather, //
+    tx::{
+        gather,
+        Rest,
+        Wait, //
+    },
 };
 
 /// The payload of what would be a packet, where the sender has it.
@@ -98,30 +107,44 @@ pub(crate) fn are_linked(a: &Inner, b: &Inner) -> bool {
 /// Takes the next burst of `from`, of `budget` packets at most, to `to`. Returns how many packets
 /// that were, which is 0 if there are none to send.
 pub(crate) fn pass(from: &mut Inner, to: &mut Inner, budget: u32, now: Instant) -> u32 {
-    // First what began to leave by the network.
-    let next = match from.take_unsent() {
-        Some(rest) => Some(rest),
-        None => from
-            .qp
-            .poll_transmit(now, budget, &mut from.host)
-            .map(|burst| (burst, 0)),
-    };
-    let Some((burst, at)) = next else {
+    // It may have begun to leave by the network, or wait for memory.
+    let unsent = from.take_unsent().or_else(|| {
+        let burst = from.qp.poll_transmit(now, budget, &mut from.host);
+        burst.map(Unsent::new)
+    });
+    let Some(unsent) = unsent else {
         return 0;
     };
-    let result = carry(from, to, &burst, at, now);
-    from.qp.sent(now, &burst, result, &mut from.host);
-    burst.count
+    let (burst, at) = (&unsent.burst, unsent.rest.at);
+    match carry(from, to, burst, at, now) {
+        Ok(Some(rest)) => {
+            from.put_off(unsent, rest);
+            rest.at.saturating_sub(at)
+        }
+        Ok(None) => {
+            from.qp.sent(now, burst, Ok(()), &mut from.host);
+            burst.count
+        }
+        Err(status) => {
+            from.qp.sent(now, burst, Err(status), &mut from.host);
+            burst.count
+        }
+    }
 }
 
-/// Carries the packets of a burst over, from the one at `at` on.
+/// Carries the packets of a burst over, from the one at `at` on. Returns what is left if memory is
+/// absent, at either end: what did not get there has not left.
 fn carry(
     from: &mut Inner,
     to: &mut Inner,
     burst: &Burst,
     at: u32,
     now: Instant,
-) -> Result<(), WcStatus> {
+) -> Result<Option<Rest>, WcStatus> {
+    let absent = |at| {
+        let why = Wait::Pages;
+        Ok(Some(Rest { at, why }))
+    };
     let mut i = at;
     while i < burst.count {
         if let Some((packet, count)) = burst.run(i) {
@@ -138,18 +161,22 @@ fn carry(
                 i = i.saturating_add(1);
                 continue;
             }
-            Err(status) if i == 0 => return Err(status),
+            Err(PlaceFault::Absent) => return absent(i),
+            Err(PlaceFault::Status(status)) if i == 0 => return Err(status),
             // As in `tx::send_burst`.
-            Err(_) => break,
+            Err(PlaceFault::Status(_)) => break,
         };
-        count(from, to, 1, packet.wire_len());
-        to.take_in(now, &parsed(&packet), Packet::Near(near));
-        i = i.saturating_add(1);
+        let verdict = to.take_in(now, &parsed(&packet), Packet::Near(near));
         if let Some(Packet::Near(Near::Copied(buffer))) = to.host.packet.take() {
             from.buffer = buffer;
         }
+        if verdict == Verdict::Absent {
+            return absent(i);
+        }
+        count(from, to, 1, packet.wire_len());
+        i = i.saturating_add(1);
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Carries the middle of a message over in one piece, if it lies in one and the transport takes it
@@ -167,7 +194,9 @@ fn carry_run(
     };
     to.host.packet = Some(Packet::Near(Near::Region(mr, at)));
     let parsed = parsed(packet);
-    let taken = to.is_in_partition(&parsed) && to.qp.on_run(now, &parsed, packets, &mut to.host);
+    let taken = !to.is_waiting()
+        && to.is_in_partition(&parsed)
+        && to.qp.on_run(now, &parsed, packets, &mut to.host);
     to.host.packet = None;
     if taken {
         let each = burst.packet_len() as usize + BTH_LEN + ICRC_LEN;
@@ -220,7 +249,7 @@ fn payload_of(
     from: &mut Inner,
     source: Source,
     packet: &PacketOut,
-) -> Result<Option<Near>, WcStatus> {
+) -> Result<Option<Near>, PlaceFault> {
     let len = packet.len as usize;
     if len == 0 || source == Source::None {
         return Ok(Some(Near::Nothing));
@@ -237,13 +266,13 @@ fn payload_of(
     }
     let gathered = match buffer.get_mut(..len) {
         Some(out) => gather(&from.qp, &from.host, source, packet.offset, out),
-        None => Err(WcStatus::LocLenErr),
+        None => Err(WcStatus::LocLenErr.into()),
     };
     match gathered {
         Ok(()) => Ok(Some(Near::Copied(buffer))),
-        Err(status) => {
+        Err(fault) => {
             from.buffer = buffer;
-            Err(status)
+            Err(fault)
         }
     }
 }

@@ -17,6 +17,7 @@ use net::NetDevice;
 use rdma::{
     access,
     cap,
+    odp_cap,
     AhAttr,
     Context,
     Cq,
@@ -24,10 +25,14 @@ use rdma::{
     CqTarget,
     Device,
     DeviceAttr,
+    DmaBuf,
     DmaMemory,
     MrChange,
     Mw,
     MwKind,
+    OdpCaps,
+    OdpSpace,
+    OdpUmem,
     Pd,
     PortAttr,
     Provider,
@@ -114,13 +119,19 @@ pub(crate) struct ProtectionDomain {
 pub(crate) struct CqHandle {
     cq: Arc<CompletionQueue>,
     ring: Pin<KBox<Mutex<Option<rdma::MmapEntry>>>>,
+    _permit: Permit,
 }
 
 impl CqHandle {
-    fn new(cq: Arc<CompletionQueue>, ring: Option<rdma::MmapEntry>) -> Result<Self> {
+    fn new(
+        cq: Arc<CompletionQueue>,
+        ring: Option<rdma::MmapEntry>,
+        permit: Permit,
+    ) -> Result<Self> {
         Ok(Self {
             cq,
             ring: KBox::pin_init(new_mutex!(ring, "CqHandle::ring"), GFP_KERNEL)?,
+            _permit: permit,
         })
     }
 }
@@ -168,7 +179,29 @@ const MR_ACCESS: u32 = access::LOCAL_WRITE
     | access::FLUSH_GLOBAL
     | access::MW_BIND
     | access::ZERO_BASED
-    | access::OPTIONAL;
+    | access::OPTIONAL
+    | if rdma::HAS_ODP {
+        access::ON_DEMAND | access::HUGETLB
+    } else {
+        0
+    };
+
+/// Start and length that name all memory of a process (`ibv_reg_mr(3)`).
+const EVERYTHING: (u64, u64) = (0, u64::MAX);
+
+/// What all transports can do with memory that is paged on demand,
+const ODP_ALL: u32 = odp_cap::SEND | odp_cap::RECV | odp_cap::SRQ_RECV;
+/// and some.
+const ODP: OdpCaps = OdpCaps {
+    rc: ODP_ALL
+        | odp_cap::WRITE
+        | odp_cap::READ
+        | odp_cap::ATOMIC
+        | odp_cap::FLUSH
+        | odp_cap::ATOMIC_WRITE,
+    uc: ODP_ALL | odp_cap::WRITE,
+    ud: ODP_ALL,
+};
 
 impl Provider for Rxo {
     const DRIVER_ID: u32 = abi::DRIVER_ID;
@@ -231,6 +264,7 @@ impl Provider for Rxo {
             max_ah: limits::MAX_AH,
             max_pkeys: 1,
             local_ca_ack_delay: 15,
+            odp: rdma::HAS_ODP.then_some(ODP),
         }
     }
 
@@ -293,12 +327,13 @@ impl Provider for Rxo {
         let port = pd.device().data();
         let flags = if atomic { GFP_ATOMIC } else { GFP_KERNEL };
         let permit = Permit::take(&port.limits, |l| &l.ahs)?;
-        let handle = AddressHandle::new(attr.path, pd.data().domain, permit, flags)?;
+        let handle = AddressHandle::new(attr.path, pd.data().domain, flags)?;
         if !udata.is_user() {
             return Ok(Ah {
                 handle,
                 port: port.clone(),
                 number: None,
+                _permit: permit,
             });
         }
         udata.expect_no_input()?;
@@ -316,6 +351,7 @@ impl Provider for Rxo {
             handle,
             port: port.clone(),
             number: Some(ah_num),
+            _permit: permit,
         })
     }
 
@@ -347,8 +383,8 @@ impl Provider for Rxo {
         }
         let permit = Permit::take(&device.data().limits, |l| &l.cqs)?;
         let Some(context) = context else {
-            let cq = CompletionQueue::kernel(target, cqe, permit)?;
-            return Ok((CqHandle::new(cq, None)?, cqe));
+            let cq = CompletionQueue::kernel(target, cqe)?;
+            return Ok((CqHandle::new(cq, None, permit)?, cqe));
         };
         if udata.reply_room() < size_of::<CreateCqReply>() {
             return Err(EINVAL);
@@ -356,9 +392,9 @@ impl Provider for Rxo {
         let ring = Ring::new(cqe, rdma::Wc::USER_LEN)?;
         let capacity = ring.capacity();
         let (entry, mi) = ring.map(context)?;
-        let cq = CompletionQueue::user(target, ring, permit)?;
+        let cq = CompletionQueue::user(target, ring)?;
         udata.reply(&CreateCqReply { mi })?;
-        Ok((CqHandle::new(cq, Some(entry))?, capacity))
+        Ok((CqHandle::new(cq, Some(entry), permit)?, capacity))
     }
 
     /// # Errors
@@ -374,7 +410,7 @@ impl Provider for Rxo {
         if cqe == 0 || cqe > limits::MAX_CQE || udata.reply_room() < size_of::<CreateCqReply>() {
             return Err(EINVAL);
         }
-        let CqHandle { cq, ring: old } = cq.data();
+        let CqHandle { cq, ring: old, .. } = cq.data();
         // One resize at a time.
         let mut old = old.lock();
         let ring = Ring::new(cqe, rdma::Wc::USER_LEN)?;
@@ -504,7 +540,6 @@ impl Provider for Rxo {
             sq,
             sq_slots,
             rq,
-            permit,
         })?;
         if let Some(reply) = &reply {
             udata.reply(reply)?;
@@ -516,7 +551,12 @@ impl Provider for Rxo {
             None => port.set_gsi(Some(qp.clone()))?,
         }
         init.set_cap(given);
-        Ok((QpHandle { qp, _rings: rings }, number))
+        let handle = QpHandle {
+            qp,
+            _rings: rings,
+            _permit: permit,
+        };
+        Ok((handle, number))
     }
 
     fn modify_qp(qp: &Qp<Self>, attrs: &QpAttrs) -> Result {
@@ -594,9 +634,9 @@ impl Provider for Rxo {
                 (Posts::user(ring, max_sge)?, Some(entry))
             }
         };
-        let queue = SharedQueue::new(target, pd.data().domain, posts, max_sge, permit)?;
+        let queue = SharedQueue::new(target, pd.data().domain, posts, max_sge)?;
         let given = queue.query();
-        Ok((SrqHandle::new(queue, entry)?, given))
+        Ok((SrqHandle::new(queue, entry, permit)?, given))
     }
 
     fn modify_srq(
@@ -635,7 +675,8 @@ impl Provider for Rxo {
 
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for access flags that aren't supported; else as [`Umem::pin`] has it.
+    /// `EOPNOTSUPP` for access flags that aren't supported; else as [`Umem::pin`] has it, or
+    /// [`OdpUmem::new`].
     fn reg_user_mr(
         pd: &Pd<Self>,
         start: u64,
@@ -651,10 +692,17 @@ impl Provider for Rxo {
         let device = pd.device();
         let port = device.data();
         let permit = Permit::take(&port.limits, |l| &l.mrs)?;
-        let umem = Umem::pin::<Self>(device, start, length, access)?;
-        let mr = port
-            .regions
-            .add_user(pd.data().domain, access, base(iova, access), umem)?;
+        let (domain, iova) = (pd.data().domain, base(iova, access));
+        let mr = if access & access::ON_DEMAND != 0 && (start, length) == EVERYTHING {
+            let space = OdpSpace::new::<Self>(device, access)?;
+            port.regions.add_everything(domain, access, space)?
+        } else if access & access::ON_DEMAND != 0 {
+            let umem = OdpUmem::new::<Self>(device, start, length, access)?;
+            port.regions.add_on_demand(domain, access, iova, umem)?
+        } else {
+            let umem = Umem::pin::<Self>(device, start, length, access)?;
+            port.regions.add_user(domain, access, iova, umem)?
+        };
         Ok(MrHandle {
             region: Region::Plain(mr.key()),
             port: port.clone(),
@@ -664,7 +712,27 @@ impl Provider for Rxo {
 
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for access flags that aren't supported, `EBUSY` while windows are bound,
+    /// `EOPNOTSUPP` for access flags that aren't supported, `EINVAL` for a range that wraps around.
+    fn reg_dmabuf_mr(pd: &Pd<Self>, memory: DmaBuf, iova: u64, access: u32) -> Result<MrHandle> {
+        if access & (!MR_ACCESS | access::ON_DEMAND) != 0 {
+            return Err(EOPNOTSUPP);
+        }
+        let port = pd.device().data();
+        let permit = Permit::take(&port.limits, |l| &l.mrs)?;
+        let mr = port
+            .regions
+            .add_dmabuf(pd.data().domain, access, base(iova, access), memory)?;
+        Ok(MrHandle {
+            region: Region::Plain(mr.key()),
+            port: port.clone(),
+            _permit: permit,
+        })
+    }
+
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for access flags that aren't supported and for memory that is or is to be paged
+    /// on demand, `EBUSY` while windows are bound,
     /// `EPERM` if memory of another process had to be pinned anew, `EINVAL` for a region of the
     /// kernel; else as [`Umem::pin`] has it.
     fn rereg_user_mr(mr: &rdma::Mr<Self>, pd: &Pd<Self>, change: MrChange<'_, Self>) -> Result {
@@ -676,7 +744,8 @@ impl Provider for Rxo {
         else {
             return Err(EINVAL);
         };
-        if change.access.is_some_and(|a| a & !MR_ACCESS != 0) {
+        let fixed = !MR_ACCESS | access::ON_DEMAND;
+        if change.access.is_some_and(|a| a & fixed != 0) {
             return Err(EOPNOTSUPP);
         }
         let device = pd.device();

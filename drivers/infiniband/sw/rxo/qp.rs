@@ -48,6 +48,7 @@ use rxo_transport::{
     QpType,
     Resource,
     SendSlot,
+    Verdict,
     WcStatus, //
 };
 use softirq::{
@@ -85,6 +86,8 @@ use crate::{
     stats::Stat,
     tx::{
         self,
+        Rest,
+        Wait,
         Way, //
     },
 };
@@ -100,6 +103,12 @@ const FEW: u32 = 4;
 const REFUSED_NS: u64 = 50_000;
 /// and so often before it counts as lost.
 const REFUSED_TRIES: u32 = 200;
+/// Memory that is being paged in is looked for after this many nanoseconds,
+const PAGES_NS: u64 = 20_000;
+/// and each time after twice as many, up to this.
+const PAGES_MAX_NS: u64 = 1_000_000;
+/// Packets that can wait for memory: as many as a peer's window lets it send.
+const WAITING: usize = 256;
 /// How often a doorbell goes on with what is left to send before it leaves that to the timer.
 const DOORBELL_VISITS: u32 = 16;
 /// Work requests that a doorbell takes before it lets go of the lock for a moment.
@@ -115,20 +124,76 @@ pub(crate) struct Inner {
     pub(crate) way: Option<Way>,
     path: Option<Path>,
     ip_id: u16,
-    /// What the network had no room for.
+    /// What could not be sent yet.
     unsent: Option<Unsent>,
     /// For payload on its way to a queue pair of this host, where it needs to be copied; empty
     /// until then.
     pub(crate) buffer: KVec<u8>,
+    /// What came and could not be taken in yet.
+    waiting: Waiting,
 }
 
 /// The rest of a burst.
-struct Unsent {
-    burst: Burst,
-    /// The packet to go on with.
-    at: u32,
-    /// How often it was refused.
+pub(crate) struct Unsent {
+    pub(crate) burst: Burst,
+    pub(crate) rest: Rest,
+    /// How often it did not leave for that reason.
     tries: u32,
+}
+
+impl Unsent {
+    /// All of a burst, which was not tried yet.
+    pub(crate) fn new(burst: Burst) -> Self {
+        Self {
+            burst,
+            rest: Rest {
+                at: 0,
+                why: Wait::Network,
+            },
+            tries: 0,
+        }
+    }
+
+    /// When to try again.
+    fn again_at(&self) -> u64 {
+        let wait = match self.rest.why {
+            Wait::Network => REFUSED_NS,
+            Wait::Pages => pages_wait(self.tries),
+        };
+        softirq::now_ns().saturating_add(wait)
+    }
+}
+
+/// Packets that wait for the memory that the first of them needs, in order.
+#[derive(Default)]
+struct Waiting {
+    packets: KVec<Waiter>,
+    /// How often the first was tried again.
+    tries: u32,
+    /// When to try again.
+    look_at: u64,
+}
+
+/// A packet that waits.
+struct Waiter {
+    parsed: Parsed,
+    /// What it came in; gone once it was taken in.
+    buf: Option<RxBuf>,
+    /// Where its payload begins.
+    payload: usize,
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+}
+
+/// How long to wait for pages that were looked for so often.
+fn pages_wait(tries: u32) -> u64 {
+    PAGES_NS
+        .saturating_mul(1 << tries.min(16))
+        .min(PAGES_MAX_NS)
 }
 
 /// A queue pair.
@@ -156,7 +221,6 @@ pub(crate) struct QueuePair {
     timer: DeadlineTimer<QueuePair>,
     #[pin]
     inner: BhSpinLock<Inner>,
-    _permit: Permit,
 }
 
 /// What a queue pair is made of.
@@ -175,13 +239,13 @@ pub(crate) struct Parts {
     pub(crate) sq: SendQueue,
     pub(crate) sq_slots: u32,
     pub(crate) rq: RecvQueue,
-    pub(crate) permit: Permit,
 }
 
 /// The queue pair of a consumer, with the rings offered to a process.
 pub(crate) struct QpHandle {
     pub(crate) qp: Arc<QueuePair>,
     pub(crate) _rings: [Option<MmapEntry>; 2],
+    pub(crate) _permit: Permit,
 }
 
 /// Tells whether packets of this kind go where each work request says.
@@ -237,6 +301,7 @@ impl QueuePair {
             recv_domain: p.srq.as_ref().map_or(p.domain, |s| s.domain),
             identity: p.port.new_domain().0,
             number: p.number,
+            datagrams: is_datagram(p.kind),
             target: p.target.clone(),
             send_cq: p.send_cq.clone(),
             recv_cq: p.recv_cq.clone(),
@@ -270,10 +335,10 @@ impl QueuePair {
                     ip_id: net::random_u32() as u16,
                     unsent: None,
                     buffer: KVec::new(),
+                    waiting: Waiting::default(),
                 }, "QueuePair::inner"),
                 sq_slots: p.sq_slots,
                 furnished: Atomic::new(0),
-                _permit: p.permit,
             }),
             GFP_KERNEL,
         )?;
@@ -441,8 +506,8 @@ impl QueuePair {
             // The network stack can't be entered: the timer's softirq can.
             return Some(softirq::now_ns());
         }
-        if inner.send_rest(self.number) {
-            return Some(softirq::now_ns().saturating_add(REFUSED_NS));
+        if let Some(at) = inner.send_rest(self.number) {
+            return Some(at);
         }
         let mut now = now;
         let mut left = BUDGET;
@@ -451,14 +516,7 @@ impl QueuePair {
             left = left.saturating_sub(burst.count);
             match inner.send(&burst, 0, self.number) {
                 Ok(None) => inner.qp.sent(now, &burst, Ok(()), &mut inner.host),
-                Ok(Some(at)) => {
-                    inner.unsent = Some(Unsent {
-                        burst,
-                        at,
-                        tries: 1,
-                    });
-                    return Some(softirq::now_ns().saturating_add(REFUSED_NS));
-                }
+                Ok(Some(rest)) => return Some(inner.put_off(Unsent::new(burst), rest)),
                 Err(status) => inner.qp.sent(now, &burst, Err(status), &mut inner.host),
             }
             now = later(now, burst.count);
@@ -468,9 +526,19 @@ impl QueuePair {
 
     /// Arms the timer for the next thing that time brings.
     fn arm(&self, this: ArcBorrow<'_, Self>, inner: &Inner, again: Option<u64>) {
-        let mut at = inner.qp.deadline().map(Instant::as_nanos);
+        let mut at = inner
+            .qp
+            .deadline()
+            .filter(|_| !inner.awaits_pages())
+            .map(Instant::as_nanos);
         if self.user && inner.qp.state() == QpState::Err {
             at = earlier(at, Some(softirq::now_ns().saturating_add(FLUSH_POLL_NS)));
+        }
+        if let Some(unsent) = &inner.unsent {
+            at = earlier(at, Some(unsent.again_at()));
+        }
+        if inner.is_waiting() {
+            at = earlier(at, Some(inner.waiting.look_at));
         }
         match earlier(at, again) {
             Some(at) => self.timer.arm(this, at),
@@ -499,10 +567,13 @@ impl QueuePair {
                     inner.host.port.stats.count(Stat::RxWrongAddress);
                     continue;
                 }
-                inner.take_in(now, &parsed, Packet::Wire { buf, payload });
+                let verdict = inner.take_in(now, &parsed, Packet::Wire { buf, payload });
                 match inner.host.packet.take() {
                     Some(Packet::Wire { buf: back, .. }) => buf = back,
                     _ => return None,
+                }
+                if verdict == Verdict::Absent {
+                    inner.wait(parsed, buf.share(), payload);
                 }
             }
             Some(buf)
@@ -681,6 +752,7 @@ impl QueuePair {
                 inner.way = None;
                 inner.path = None;
                 this.near.store(0, Relaxed);
+                inner.waiting = Waiting::default();
             }
             if let (Some(path), Some(ends)) = (path, ends) {
                 if !is_datagram(this.kind) {
@@ -738,18 +810,29 @@ impl QueuePair {
         // What holds other objects goes now, whoever may still hold this one.
         let mut inner = self.inner.lock();
         inner.way = None;
+        inner.waiting = Waiting::default();
         inner.host.sq.reset_slots();
     }
 }
 
 impl Inner {
-    /// Lets the transport take a packet in, which is left in [`Host::packet`].
-    pub(crate) fn take_in(&mut self, now: Instant, parsed: &Parsed, packet: Packet) {
+    /// Takes in a packet, which is in `host.packet` afterwards, unless others wait already or it has
+    /// to.
+    pub(crate) fn take_in(&mut self, now: Instant, parsed: &Parsed, packet: Packet) -> Verdict {
         self.host.packet = Some(packet);
         if !self.is_in_partition(parsed) {
-            return self.host.port.stats.count(Stat::RxBadPkey);
+            self.host.port.stats.count(Stat::RxBadPkey);
+            return Verdict::Done;
         }
-        self.qp.on_packet(now, parsed, &mut self.host);
+        if self.is_waiting() {
+            return Verdict::Absent;
+        }
+        self.qp.on_packet(now, parsed, &mut self.host)
+    }
+
+    /// Tells whether packets wait for memory.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Tells whether a packet is one of the partition.
@@ -757,11 +840,31 @@ impl Inner {
         parsed.headers.bth.pkey & 0x7fff == DEFAULT_PKEY & 0x7fff
     }
 
-    /// Takes out what the network had no room for, and where to go on with it, if it is still to be
-    /// sent.
-    pub(crate) fn take_unsent(&mut self) -> Option<(Burst, u32)> {
-        let rest = self.unsent.take()?;
-        self.is_due(&rest).then_some((rest.burst, rest.at))
+    /// Takes out what could not be sent yet, if it is still to be sent.
+    pub(crate) fn take_unsent(&mut self) -> Option<Unsent> {
+        let unsent = self.unsent.take()?;
+        self.is_due(&unsent).then_some(unsent)
+    }
+
+    /// Puts off what is left of a burst; tells until when.
+    pub(crate) fn put_off(&mut self, mut unsent: Unsent, rest: Rest) -> u64 {
+        if unsent.tries > 0 && unsent.rest == rest {
+            unsent.tries = unsent.tries.saturating_add(1);
+        } else {
+            unsent.tries = 1;
+            if rest.why == Wait::Pages {
+                self.host.port.stats.count(Stat::TxPageWaits);
+            }
+        }
+        unsent.rest = rest;
+        self.unsent.insert(unsent).again_at()
+    }
+
+    /// Tells whether something waits for memory. For the transport, time stands still then: what it
+    /// waits for may be just that.
+    fn awaits_pages(&self) -> bool {
+        let unsent = self.unsent.as_ref();
+        self.is_waiting() || unsent.is_some_and(|u| u.rest.why == Wait::Pages)
     }
 
     /// Puts the queue pair into ERR, for a reason that is neither its peer's nor its consumer's.
@@ -780,8 +883,8 @@ impl Inner {
 
     /// Sends a burst on the way that it has to take.
     ///
-    /// Returns the packet that the network refused.
-    fn send(&mut self, burst: &Burst, from: u32, number: u32) -> Result<Option<u32>, WcStatus> {
+    /// Returns what is left of it.
+    fn send(&mut self, burst: &Burst, from: u32, number: u32) -> Result<Option<Rest>, WcStatus> {
         let Self {
             qp,
             host,
@@ -801,48 +904,94 @@ impl Inner {
         result
     }
 
-    /// Offers to the network what it refused before; tells whether it has still no room. Nothing
-    /// else is sent meanwhile, so that the order is kept.
-    fn send_rest(&mut self, number: u32) -> bool {
-        let Some(mut rest) = self.unsent.take() else {
-            return false;
-        };
-        if !self.is_due(&rest) {
-            return false;
+    /// Makes a packet wait for memory, behind those that wait already.
+    fn wait(&mut self, parsed: Parsed, buf: Option<RxBuf>, payload: usize) {
+        let waiting = &mut self.waiting;
+        if waiting.is_empty() {
+            waiting.tries = 0;
+            waiting.look_at = softirq::now_ns().saturating_add(PAGES_NS);
         }
-        let result = match self.send(&rest.burst, rest.at, number) {
-            Ok(Some(at)) => {
-                rest.tries = if at == rest.at {
-                    rest.tries.saturating_add(1)
-                } else {
-                    1
-                };
-                rest.at = at;
-                if rest.tries < REFUSED_TRIES {
-                    self.unsent = Some(rest);
-                    return true;
+        let room = waiting.packets.len() < WAITING && buf.is_some();
+        let waiter = Waiter {
+            parsed,
+            buf,
+            payload,
+        };
+        let waits = room && waiting.packets.push(waiter, GFP_ATOMIC).is_ok();
+        self.host.port.stats.count(if waits {
+            Stat::RxPageWaits
+        } else {
+            Stat::RxPageWaitDrops
+        });
+    }
+
+    /// Takes in what waits for memory, as far as that is there now.
+    fn take_in_waiting(&mut self, now: Instant) {
+        let mut done = 0;
+        while let Some(waiter) = self.waiting.packets.get_mut(done) {
+            let (parsed, payload) = (waiter.parsed, waiter.payload);
+            if let Some(buf) = waiter.buf.take() {
+                self.host.packet = Some(Packet::Wire { buf, payload });
+                let verdict = self.qp.on_packet(now, &parsed, &mut self.host);
+                let packet = self.host.packet.take();
+                if verdict == Verdict::Absent {
+                    let waiter = self.waiting.packets.get_mut(done);
+                    if let (Some(waiter), Some(Packet::Wire { buf, .. })) = (waiter, packet) {
+                        waiter.buf = Some(buf);
+                    }
+                    break;
+                }
+            }
+            done += 1;
+        }
+        let waiting = &mut self.waiting;
+        waiting.packets.retain(|waiter| waiter.buf.is_some());
+        waiting.tries = if done == 0 {
+            waiting.tries.saturating_add(1)
+        } else {
+            0
+        };
+        waiting.look_at = softirq::now_ns().saturating_add(pages_wait(waiting.tries));
+    }
+
+    /// Tries again to send what could not be sent before; tells when to try once more. Nothing
+    /// else is sent meanwhile, so that the order is kept.
+    fn send_rest(&mut self, number: u32) -> Option<u64> {
+        let unsent = self.take_unsent()?;
+        let result = match self.send(&unsent.burst, unsent.rest.at, number) {
+            Ok(Some(rest)) => {
+                // Pages come, or it is known in the end that there are none.
+                let forgo = rest == unsent.rest
+                    && rest.why == Wait::Network
+                    && unsent.tries >= REFUSED_TRIES;
+                if !forgo {
+                    return Some(self.put_off(unsent, rest));
                 }
                 Ok(())
             }
             Ok(None) => Ok(()),
             Err(status) => Err(status),
         };
-        self.qp.sent(now(), &rest.burst, result, &mut self.host);
-        false
+        self.qp.sent(now(), &unsent.burst, result, &mut self.host);
+        None
     }
 
     /// Tells whether the rest of a burst is still to be sent: its queue pair may have failed, or
     /// the peer have acknowledged it when it came before.
-    fn is_due(&self, rest: &Unsent) -> bool {
+    fn is_due(&self, unsent: &Unsent) -> bool {
         let status = self.qp.status();
         let alive = match status.state {
             QpState::Reset | QpState::Init | QpState::Err => false,
-            QpState::Sqe => !rest.burst.is_request(),
+            QpState::Sqe => !unsent.burst.is_request(),
             QpState::Rtr | QpState::Rts | QpState::Sqd => true,
         };
-        let acknowledged = rest.burst.is_request()
+        let acknowledged = unsent.burst.is_request()
             && self.qp.qp_type() == QpType::Rc
-            && rest.burst.psn().add(rest.at).before(status.unacked_psn);
+            && unsent
+                .burst
+                .psn()
+                .add(unsent.rest.at)
+                .before(status.unacked_psn);
         alive && !acknowledged
     }
 }
@@ -850,7 +999,10 @@ impl Inner {
 impl HasDeadline for QueuePair {
     fn expired(this: ArcBorrow<'_, Self>) {
         Self::visit(this, |inner, now| {
-            if inner.qp.deadline().is_some_and(|d| d <= now) {
+            if inner.is_waiting() {
+                inner.take_in_waiting(now);
+            }
+            if !inner.awaits_pages() && inner.qp.deadline().is_some_and(|d| d <= now) {
                 inner.qp.on_deadline(now, &mut inner.host);
             }
             inner.qp.flush_recv(&mut inner.host);

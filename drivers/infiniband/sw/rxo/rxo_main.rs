@@ -51,6 +51,7 @@ module! {
     description: "RDMA over Ethernet (RoCEv2) in software",
     license: "GPL",
     alias: ["rdma-link-rxo"],
+    imports_ns: ["DMA_BUF"],
     params: {
         loopback: u8 {
             default: 1,

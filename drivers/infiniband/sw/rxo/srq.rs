@@ -73,7 +73,6 @@ pub(crate) struct SharedQueue {
     target: SrqTarget,
     #[pin]
     inner: BhSpinLock<Inner>,
-    _permit: Permit,
 }
 
 impl SharedQueue {
@@ -83,7 +82,6 @@ impl SharedQueue {
         domain: Domain,
         posts: Posts,
         max_sge: usize,
-        permit: Permit,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -91,7 +89,6 @@ impl SharedQueue {
                 max_sge,
                 target,
                 inner <- new_bh_spinlock!(Inner { posts, limit: 0 }, "SharedQueue::inner"),
-                _permit: permit,
             }),
             GFP_KERNEL,
         )
@@ -175,14 +172,20 @@ impl SharedQueue {
 pub(crate) struct SrqHandle {
     pub(crate) queue: Arc<SharedQueue>,
     ring: Pin<KBox<Mutex<Option<MmapEntry>>>>,
+    _permit: Permit,
 }
 
 impl SrqHandle {
     /// Wraps a queue up.
-    pub(crate) fn new(queue: Arc<SharedQueue>, ring: Option<MmapEntry>) -> Result<Self> {
+    pub(crate) fn new(
+        queue: Arc<SharedQueue>,
+        ring: Option<MmapEntry>,
+        permit: Permit,
+    ) -> Result<Self> {
         Ok(Self {
             queue,
             ring: KBox::pin_init(new_mutex!(ring, "SrqHandle::ring"), GFP_KERNEL)?,
+            _permit: permit,
         })
     }
 

@@ -42,6 +42,12 @@ pub(crate) enum Stat {
     RxWrongAddress,
     /// Packets of another partition.
     RxBadPkey,
+    /// Packets that waited for memory to be paged in.
+    RxPageWaits,
+    /// Packets that came meanwhile, and were more than can wait.
+    RxPageWaitDrops,
+    /// Times that sending waited for memory to be paged in.
+    TxPageWaits,
     /// Accesses with a key that isn't there.
     KeyUnknown,
     /// Accesses with a key of another protection domain.
@@ -89,6 +95,9 @@ const NAMES: [&str; COUNT] = {
         "rx_no_qp",
         "rx_wrong_address",
         "rx_bad_pkey",
+        "rx_page_waits",
+        "rx_page_wait_drops",
+        "tx_page_waits",
         "key_unknown",
         "key_domain",
         "key_rights",

@@ -21,6 +21,8 @@ use rxo_transport::{
         BTH_LEN, //
     },
     Burst,
+    KeyFault,
+    PlaceFault,
     Qp,
     Source,
     WcStatus, //
@@ -153,8 +155,8 @@ pub(crate) fn invariant_crc(ip: &[u8], udp: &[u8], begin: &[u8]) -> Option<u32> 
     Some(crc32(crc, rest))
 }
 
-/// Sends the packets of a burst from packet `from` on. Returns the packet that the network refused
-/// for now, as its queue is full; what it can't send for another reason counts as lost on the way.
+/// Sends the packets of a burst from packet `from` on. Returns what is left of it for now; what can't
+/// be sent for a reason other than those of [`Wait`] counts as lost on the way.
 ///
 /// Packets of one size go as a train where the device takes such.
 ///
@@ -168,7 +170,7 @@ pub(crate) fn send_burst(
     ip_id: &mut u16,
     burst: &Burst,
     from: u32,
-) -> Result<Option<u32>, WcStatus> {
+) -> Result<Option<Rest>, WcStatus> {
     let stats = &host.port.stats;
     let mut at = from;
     while at < burst.count {
@@ -195,14 +197,43 @@ pub(crate) fn send_burst(
                 *ip_id = ip_id.wrapping_add(count as u16);
                 at = at.saturating_add(count.max(1));
             }
-            Ok((Handed::Back, _)) => return Ok(Some(at)),
+            Ok((Handed::Back, _)) => {
+                return Ok(Some(Rest {
+                    at,
+                    why: Wait::Network,
+                }))
+            }
+            Err(PlaceFault::Absent) => {
+                return Ok(Some(Rest {
+                    at,
+                    why: Wait::Pages,
+                }))
+            }
             // The transport takes a failed burst for one of which nothing left.
-            Err(status) if at == 0 => return Err(status),
+            Err(PlaceFault::Status(status)) if at == 0 => return Err(status),
             // What is missing counts as lost: the attempt to send it again will fail at once.
-            Err(_) => break,
+            Err(PlaceFault::Status(_)) => break,
         }
     }
     Ok(None)
+}
+
+/// What a burst waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Room in the network's queue.
+    Network,
+    /// Memory that is being paged in.
+    Pages,
+}
+
+/// What is left of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// The packet to go on with.
+    pub(crate) at: u32,
+    /// Why it did not leave.
+    pub(crate) why: Wait,
 }
 
 /// How many packets from `at` on can go as a train of `room` bytes of UDP payload at most: those
@@ -235,7 +266,7 @@ pub(crate) fn gather(
     source: Source,
     offset: u32,
     to: &mut [u8],
-) -> Result<(), WcStatus> {
+) -> Result<(), PlaceFault> {
     match source {
         Source::None => {
             to.fill(0);
@@ -246,7 +277,10 @@ pub(crate) fn gather(
             .region(resource)
             .ok_or(WcStatus::RemOpErr)?
             .read(offset, to)
-            .map_err(|_| WcStatus::RemAccessErr),
+            .map_err(|fault| match fault {
+                KeyFault::Absent => PlaceFault::Absent,
+                _ => WcStatus::RemAccessErr.into(),
+            }),
     }
 }
 
@@ -274,7 +308,7 @@ impl Load<'_> {
 
     /// Writes a packet from its base transport header to its invariant CRC, for which `below` are
     /// the headers before it. `out` has just room for it.
-    fn write(&self, packet: &PacketOut, below: &Headers, out: &mut [u8]) -> Result<(), WcStatus> {
+    fn write(&self, packet: &PacketOut, below: &Headers, out: &mut [u8]) -> Result<(), PlaceFault> {
         const FAULT: WcStatus = WcStatus::LocQpOpErr;
         let (rest, icrc) = out.split_last_chunk_mut().ok_or(FAULT)?;
         let at = packet.headers.emit(rest);
@@ -298,7 +332,7 @@ impl Load<'_> {
     }
 
     /// Sends packet `at` of the burst.
-    fn send_one(&self, route: &Route, at: u32) -> Result<(Handed, u32), WcStatus> {
+    fn send_one(&self, route: &Route, at: u32) -> Result<(Handed, u32), PlaceFault> {
         let packet = self.burst.packet(at);
         let total = packet.wire_len();
         let begun = TxSkb::alloc(route.family(), route.link_room(), total);
@@ -314,7 +348,7 @@ impl Load<'_> {
     }
 
     /// Sends `count` packets from `at` on as one. Returns how many became part of it.
-    fn send_train(&self, route: &Route, at: u32, count: u32) -> Result<(Handed, u32), WcStatus> {
+    fn send_train(&self, route: &Route, at: u32, count: u32) -> Result<(Handed, u32), PlaceFault> {
         let size = self.burst.packet(at).wire_len();
         let begun = TxTrain::alloc(route.family(), route.link_room(), size);
         let Ok(mut train) = begun else {
@@ -331,7 +365,7 @@ impl Load<'_> {
             let below = header.emit(len).ok_or(WcStatus::LocQpOpErr)?;
             match train.add(len, |out| self.write(&packet, &below, out)) {
                 Some(Ok(())) => (),
-                Some(Err(status)) if i == 0 => return Err(status),
+                Some(Err(fault)) if i == 0 => return Err(fault),
                 // No memory for it, or no data: what is there goes, and the rest is looked at anew.
                 None | Some(Err(_)) => break,
             }

@@ -38,7 +38,7 @@ impl Env for Anything {
         black_box(None)
     }
 
-    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), WcStatus> {
+    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), PlaceFault> {
         black_box((offset, len, Ok(()))).2
     }
 
@@ -81,11 +81,11 @@ impl Env for Anything {
         black_box((rkey, Ok(()))).1
     }
 
-    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), WcStatus> {
+    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), PlaceFault> {
         black_box((slot, offset, len, Ok(()))).3
     }
 
-    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), WcStatus> {
+    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), PlaceFault> {
         black_box((slot, original, Ok(()))).2
     }
 
@@ -151,7 +151,7 @@ entries! {
         q.poll_transmit(now, budget, &mut Anything)
     }
     entry_sent(q: &mut Queue, s: &Sent) { q.sent(s.0, &s.1, s.2, &mut Anything) }
-    entry_packet(q: &mut Queue, now: Instant, p: &Parsed) { q.on_packet(now, p, &mut Anything) }
+    entry_packet(q: &mut Queue, now: Instant, p: &Parsed) { let _ = q.on_packet(now, p, &mut Anything); }
     entry_due(q: &Queue) -> bool { q.answers_due() }
     entry_deadline(q: &mut Queue, now: Instant) -> Option<Instant> {
         q.on_deadline(now, &mut Anything);

@@ -91,7 +91,7 @@ impl<E: Env> Qp<E> {
             return Err(Refusal::TooLong);
         }
         if len > 0 {
-            env.place_recv(received, len).map_err(Refusal::Receive)?;
+            env.place_recv(received, len)?;
         }
         self.resp.inbound = Inbound::Send { received: end };
         if at.ends() {
@@ -99,7 +99,7 @@ impl<E: Env> Qp<E> {
             if let Some(rkey) = invalidated {
                 env.invalidate(rkey).map_err(|f| match f {
                     KeyFault::Access => Refusal::Invalid,
-                    KeyFault::Operational => Refusal::Key(f),
+                    KeyFault::Operational | KeyFault::Absent => Refusal::Key(f),
                 })?;
             }
             self.complete_receive(pkt, RecvOp::Recv, end, invalidated, env);
@@ -150,10 +150,20 @@ impl<E: Env> Qp<E> {
             region, received, ..
         } = &mut self.resp.inbound
         {
-            if let (Some(region), true) = (region.as_ref(), len > 0) {
-                env.place_remote(region, *received, len)?;
+            let placed = match region {
+                Some(region) if len > 0 => env.place_remote(region, *received, len),
+                _ => Ok(()),
+            };
+            match placed {
+                Ok(()) => *received = received.saturating_add(len),
+                Err(fault) => {
+                    if fault == KeyFault::Absent && at.begins() {
+                        // The packet will come again, and begin it again.
+                        self.resp.inbound = Inbound::Idle;
+                    }
+                    return Err(fault.into());
+                }
             }
-            *received = received.saturating_add(len);
         }
         if with_imm && at.ends() {
             self.complete_receive(pkt, RecvOp::WriteImm, total, None, env);

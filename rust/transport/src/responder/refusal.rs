@@ -5,7 +5,8 @@
 use crate::env::{
     AsyncEvent,
     Counter,
-    KeyFault, //
+    KeyFault,
+    PlaceFault, //
 };
 use crate::verbs::WcStatus;
 use crate::wire::NakCode;
@@ -31,6 +32,15 @@ impl From<KeyFault> for Refusal {
     }
 }
 
+impl From<PlaceFault> for Refusal {
+    fn from(f: PlaceFault) -> Self {
+        match f {
+            PlaceFault::Status(status) => Self::Receive(status),
+            PlaceFault::Absent => Self::ABSENT,
+        }
+    }
+}
+
 /// What a refusal means on a reliable connection.
 pub(super) struct Consequence {
     pub(super) code: NakCode,
@@ -42,6 +52,9 @@ pub(super) struct Consequence {
 }
 
 impl Refusal {
+    /// It is put off: there are no consequences.
+    pub(super) const ABSENT: Self = Self::Key(KeyFault::Absent);
+
     pub(super) fn consequence(self) -> Consequence {
         let (code, status, event, counter) = match self {
             Self::NotReady | Self::Invalid => (
@@ -62,7 +75,7 @@ impl Refusal {
                 AsyncEvent::QpAccessErr,
                 Counter::AccessErrors,
             ),
-            Self::Key(KeyFault::Operational) => (
+            Self::Key(KeyFault::Operational | KeyFault::Absent) => (
                 NakCode::RemoteOperational,
                 WcStatus::RemOpErr,
                 AsyncEvent::QpFatal,

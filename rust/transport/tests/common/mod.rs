@@ -151,6 +151,10 @@ pub struct Host {
     pub local_fault: Option<WcStatus>,
     pub place_fault: Option<WcStatus>,
     pub remote_fault: Option<KeyFault>,
+    /// Each access of this number finds the memory absent; 0: none does.
+    pub absent_every: u32,
+    /// Accesses to memory so far.
+    pub accesses: u32,
     pub atomics: u32,
     pub atomic_writes: u32,
     pub flushes: Vec<(u32, Option<(u64, u32)>, FlushKind)>,
@@ -194,6 +198,12 @@ impl Host {
         self.payload = payload;
     }
 
+    /// An access to memory, which may be absent.
+    fn is_absent(&mut self) -> bool {
+        self.accesses = self.accesses.wrapping_add(1);
+        self.absent_every != 0 && self.accesses.is_multiple_of(self.absent_every)
+    }
+
     /// Whether a region may still be used.
     pub fn alive(&self, r: &Region) -> bool {
         self.key(r.rkey).is_some()
@@ -223,11 +233,14 @@ impl Env for Host {
         (!self.no_credits).then_some(self.recvs.len() as u32)
     }
 
-    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), WcStatus> {
+    fn place_recv(&mut self, offset: u32, len: u32) -> Result<(), PlaceFault> {
         let r = self.current.expect("no current receive");
         assert!(offset + len <= r.capacity);
         if let Some(f) = self.place_fault {
-            return Err(f);
+            return Err(f.into());
+        }
+        if self.is_absent() {
+            return Err(PlaceFault::Absent);
         }
         self.copy_payload(r.addr + u64::from(offset), len);
         Ok(())
@@ -271,6 +284,9 @@ impl Env for Host {
         if !self.alive(region) {
             return Err(KeyFault::Access);
         }
+        if self.is_absent() {
+            return Err(KeyFault::Absent);
+        }
         self.copy_payload(region.va + u64::from(offset), len);
         Ok(())
     }
@@ -280,6 +296,9 @@ impl Env for Host {
             return Err(f);
         }
         assert_eq!(region.len, 8);
+        if self.is_absent() {
+            return Err(KeyFault::Absent);
+        }
         self.atomics += 1;
         let b = self.bytes_mut(region.va, 8);
         let old = u64::from_le_bytes(b.try_into().unwrap());
@@ -294,8 +313,9 @@ impl Env for Host {
 
     fn atomic_write(&mut self, region: &Region) -> Result<(), KeyFault> {
         assert_eq!((region.len, region.va % 8), (8, 0));
+        self.place_remote(region, 0, 8)?;
         self.atomic_writes += 1;
-        self.place_remote(region, 0, 8)
+        Ok(())
     }
 
     fn flush(
@@ -328,18 +348,24 @@ impl Env for Host {
         }
     }
 
-    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), WcStatus> {
+    fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), PlaceFault> {
         if let Some(f) = self.place_fault {
-            return Err(f);
+            return Err(f.into());
+        }
+        if self.is_absent() {
+            return Err(PlaceFault::Absent);
         }
         let va = self.local[slot as usize].wrapping_add(u64::from(offset));
         self.copy_payload(va, len);
         Ok(())
     }
 
-    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), WcStatus> {
+    fn place_atomic_result(&mut self, slot: u32, original: u64) -> Result<(), PlaceFault> {
         if let Some(f) = self.place_fault {
-            return Err(f);
+            return Err(f.into());
+        }
+        if self.is_absent() {
+            return Err(PlaceFault::Absent);
         }
         let va = self.local[slot as usize];
         self.bytes_mut(va, 8)
@@ -528,11 +554,13 @@ impl Node {
         }
     }
 
-    /// Takes in the bytes of a packet.
+    /// Takes in the bytes of a packet: again, until the memory is there that it needs.
     pub fn deliver(&mut self, now: Instant, bytes: &[u8]) {
         let p = Headers::parse(bytes, bytes.len()).expect("malformed");
         self.host.payload = bytes[p.header_len..p.header_len + p.payload_len].to_vec();
-        self.qp.on_packet(now, &p, &mut self.host);
+        while self.qp.on_packet(now, &p, &mut self.host) == Verdict::Absent {
+            assert_ne!(self.host.absent_every, 0);
+        }
     }
 
     /// Everything that is to be sent now.

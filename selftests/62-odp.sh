@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# On-demand paging: what is special about it (verbs/odp.c), and the operations
+# and errors of the verbs on such memory, which is absent whenever something is
+# posted.
+
+# shellcheck source=selftests/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+must_build odp odp.c rig.c
+must_build data data.c rig.c
+must_build errors errors.c rig.c
+must_build flush flush.c rig.c
+
+# Who waits says so.
+waited()
+{
+	[ "$RXO_DRIVER" = rxo ] || { skip "a counter of rxo"; return; }
+	local c
+	for c in rx_page_waits tx_page_waits; do
+		[ "$(counter a $c)" -gt 0 ] && [ "$(counter b $c)" -gt 0 ] ||
+			{ echo "$c: $(counter a $c), $(counter b $c)"; return 1; }
+	done
+}
+
+tap_program 400 "" "$BIN/odp" -a "hosta:$DEVA" -b "hostb:$DEVB"
+t "packets and work requests waited for pages" waited
+export RXO_QUICK=1 RIG_ON_DEMAND=1
+tap_program 300 "on demand: " "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB" \
+	rc_mixed rc_send rc_write rc_read rc_atomic rc_psn_wrap rc_outstanding rc_fence ud_data
+tap_program 300 "on demand: " "$BIN/errors" -a "hosta:$DEVA" -b "hostb:$DEVB" 'rem_*' 'loc_*' recv_too_small
+tap_program 200 "on demand: " "$BIN/flush" -a "hosta:$DEVA" -b "hostb:$DEVB"
+tap_program 200 "on demand, here: " "$BIN/data" -a "hosta:$DEVA" rc_mixed ud_data
+finish

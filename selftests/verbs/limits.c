@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Limits: what is advertised is what there is, and beyond it comes the errno of
+ * the man page; what is given back can be had again. RLIMIT_MEMLOCK.
+ */
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include "rig.h"
+
+/* What others on the device may hold: QP 1, its CQ, PD and region. */
+#define OTHERS 16
+
+static struct ibv_cq *cq;
+static uint8_t *page;
+
+static void *new_pd(void)
+{
+	return ibv_alloc_pd(host_a.ctx);
+}
+
+static int end_pd(void *p)
+{
+	return ibv_dealloc_pd(p);
+}
+
+static void *new_ah(void)
+{
+	struct ibv_ah_attr at = {
+		.is_global = 1, .port_num = 1,
+		.grh = { .hop_limit = 1, .sgid_index = host_a.gidx,
+			 .dgid = host_a.gid },
+	};
+
+	return ibv_create_ah(host_a.pd, &at);
+}
+
+static int end_ah(void *p)
+{
+	return ibv_destroy_ah(p);
+}
+
+static void *new_cq(void)
+{
+	return ibv_create_cq(host_a.ctx, 1, NULL, NULL, 0);
+}
+
+static int end_cq(void *p)
+{
+	return ibv_destroy_cq(p);
+}
+
+static void *new_srq(void)
+{
+	struct ibv_srq_init_attr ia = { .attr = { .max_wr = 1, .max_sge = 1 } };
+
+	return ibv_create_srq(host_a.pd, &ia);
+}
+
+static int end_srq(void *p)
+{
+	return ibv_destroy_srq(p);
+}
+
+static void *new_mw(void)
+{
+	return ibv_alloc_mw(host_a.pd, IBV_MW_TYPE_1);
+}
+
+static int end_mw(void *p)
+{
+	return ibv_dealloc_mw(p);
+}
+
+static void *new_mr(void)
+{
+	return ibv_reg_mr(host_a.pd, page, 1, IBV_ACCESS_LOCAL_WRITE);
+}
+
+static int end_mr(void *p)
+{
+	return ibv_dereg_mr(p);
+}
+
+static void *new_qp(void)
+{
+	struct ibv_qp_init_attr ia = {
+		.qp_type = IBV_QPT_UD, .send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	return ibv_create_qp(host_a.pd, &ia);
+}
+
+static int end_qp(void *p)
+{
+	return ibv_destroy_qp(p);
+}
+
+/* As many as there may be, none more, and one again when one is gone. */
+static int exhaust(int max, void *(*new)(void), int (*end)(void *))
+{
+	void **all = calloc(max + 1, sizeof(*all));
+	int n = 0, bad = 0;
+
+	check(all);
+	check(max > OTHERS);
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(page != MAP_FAILED);
+	cq = ibv_create_cq(host_a.ctx, 16, NULL, NULL, 0);
+	check(cq);
+	errno = 0;
+	while (n <= max && (all[n] = new()))
+		n++;
+	if (n > max) {
+		printf("# %d of %d were made\n", n, max);
+		bad = FAIL;
+	} else if (errno != ENOMEM) {
+		printf("# after %d of %d: %s, not ENOMEM\n", n, max,
+		       strerror(errno));
+		bad = FAIL;
+	} else if (n < max - OTHERS) {
+		printf("# only %d of %d\n", n, max);
+		bad = FAIL;
+	}
+	if (!bad) {
+		check_ok(end(all[--n]));
+		all[n] = new();
+		if (!all[n])
+			fail("one gone, and none to be had: %s", strerror(errno));
+		n++;
+		check(!new());
+	}
+	while (n > 0)
+		check_ok(end(all[--n]));
+	all[0] = new();
+	check(all[0]);
+	check_ok(end(all[0]));
+	check_ok(ibv_destroy_cq(cq));
+	free(all);
+	return bad;
+}
+
+#define LIMIT(what, field) \
+	static int what##_limit(void) \
+	{ \
+		return exhaust(host_a.attr.field, new_##what, end_##what); \
+	}
+LIMIT(pd, max_pd)
+LIMIT(ah, max_ah)
+LIMIT(cq, max_cq)
+LIMIT(srq, max_srq)
+LIMIT(mw, max_mw)
+LIMIT(mr, max_mr)
+LIMIT(qp, max_qp)
+
+static int set_memlock(rlim_t bytes)
+{
+	struct rlimit r = { bytes, bytes };
+
+	return setrlimit(RLIMIT_MEMLOCK, &r);
+}
+
+/*
+ * Pinned memory counts, to the page, and counts no more when it is given back;
+ * memory that is paged on demand does not. Root may lock what it likes.
+ */
+static int memlock(void)
+{
+	const size_t quarter = 1 << 20;
+	struct ibv_mr *mr[5];
+	uint8_t *m;
+	int i, round;
+
+	m = mmap(NULL, 5 * quarter, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(m != MAP_FAILED);
+	check_ok(set_memlock(4 * quarter));
+	check_ok(setgid(65534));
+	check_ok(setuid(65534));
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 4; i++) {
+			mr[i] = ibv_reg_mr(host_a.pd, m + i * quarter, quarter,
+					   ACC_ALL);
+			if (!mr[i])
+				fail("round %d, quarter %d: %s", round, i,
+				     strerror(errno));
+		}
+		errno = 0;
+		mr[4] = ibv_reg_mr(host_a.pd, m + 4 * quarter, 1, ACC_ALL);
+		check(!mr[4]);
+		check(errno == ENOMEM);
+		for (i = 0; i < 4; i++)
+			check_ok(ibv_dereg_mr(mr[i]));
+	}
+	mr[0] = ibv_reg_mr(host_a.pd, m, 5 * quarter,
+			   ACC_ALL | IBV_ACCESS_ON_DEMAND);
+	if (mr[0])
+		check_ok(ibv_dereg_mr(mr[0]));
+	else
+		check(errno == EOPNOTSUPP || errno == EINVAL);
+	return 0;
+}
+
+/*
+ * Run in an RDMA control group that allows so many objects, most of which the
+ * frame has not taken: for 63-limits.sh.
+ */
+static int cgroup(void)
+{
+	const char *allowed = getenv("RXO_CGROUP_OBJECTS");
+	struct ibv_pd *pd[256];
+	int n = 0, i, max;
+
+	if (!allowed)
+		skip("not in a control group");
+	max = atoi(allowed);
+	check(max < (int)ARRAY_SIZE(pd));
+	while (n < max + 1 && (pd[n] = ibv_alloc_pd(host_a.ctx)))
+		n++;
+	if (n > max)
+		fail("%d domains where %d objects are allowed", n, max);
+	if (errno != EAGAIN && errno != ENOSPC)
+		fail("after %d: %s", n, strerror(errno));
+	check(n > 0 && n < max);
+	/* The limit is that of all kinds together. */
+	check(!ibv_create_cq(host_a.ctx, 1, NULL, NULL, 0));
+	check_ok(ibv_dealloc_pd(pd[--n]));
+	cq = ibv_create_cq(host_a.ctx, 1, NULL, NULL, 0);
+	check(cq);
+	check(!ibv_alloc_pd(host_a.ctx));
+	check_ok(ibv_destroy_cq(cq));
+	for (i = 0; i < n; i++)
+		check_ok(ibv_dealloc_pd(pd[i]));
+	return 0;
+}
+
+static const struct testcase cases[] = {
+	{ "max_pd", pd_limit, 60 },
+	{ "max_ah", ah_limit, 60 },
+	{ "max_cq", cq_limit, 120 },
+	{ "max_srq", srq_limit, 120 },
+	{ "max_mw", mw_limit, 60 },
+	{ "max_mr", mr_limit, 240 },
+	{ "max_qp", qp_limit, 240 },
+	{ "memlock", memlock },
+	{ "cgroup", cgroup },
+};
+
+int main(int argc, char **argv)
+{
+	return rig_main(argc, argv, cases, ARRAY_SIZE(cases));
+}

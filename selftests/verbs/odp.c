@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory paged on demand: pages that were never there, that go while they are
+ * used, that are others in the end, or that there are none of.
+ */
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include "rig.h"
+
+#define LEN (1 << 20)
+#define PAGE 4096
+
+static struct opts opts_odp(void)
+{
+	struct opts o = opts_default();
+
+	o.mr_access |= IBV_ACCESS_ON_DEMAND;
+	o.buf = LEN + PAGE;
+	return o;
+}
+
+/* What is there is given back: zeros take its place. */
+static int drop(struct ep *e)
+{
+	check_ok(madvise(e->buf, e->len, MADV_DONTNEED));
+	return 0;
+}
+
+static long resident_kb(void)
+{
+	long pages = -1;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (f) {
+		if (fscanf(f, "%*d %ld", &pages) != 1)
+			pages = -1;
+		fclose(f);
+	}
+	return pages * (PAGE / 1024);
+}
+
+static int advertised(void)
+{
+	const uint32_t all = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+			     IBV_ODP_SUPPORT_SRQ_RECV;
+	struct ibv_device_attr_ex a = {};
+
+	check_ok(ibv_query_device_ex(host_a.ctx, NULL, &a));
+	check(a.odp_caps.general_caps & IBV_ODP_SUPPORT);
+	check(a.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT);
+	check((a.odp_caps.per_transport_caps.rc_odp_caps & all) == all);
+	check((a.odp_caps.per_transport_caps.uc_odp_caps & all) == all);
+	check((a.odp_caps.per_transport_caps.ud_odp_caps & all) == all);
+	check(a.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_READ);
+	check(a.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE);
+	check(a.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_ATOMIC);
+	return 0;
+}
+
+/* A gigabyte is registered, and costs a little more than nothing. */
+static int nothing_pinned(void)
+{
+	const size_t len = 1 << 30;
+	long before, after;
+	struct ibv_mr *mr;
+	void *p;
+
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	check(p != MAP_FAILED);
+	before = resident_kb();
+	mr = ibv_reg_mr(host_a.pd, p, len, ACC_ALL | IBV_ACCESS_ON_DEMAND);
+	if (!mr)
+		fail("ibv_reg_mr: %s", strerror(errno));
+	after = resident_kb();
+	if (after - before > 1024)
+		fail("%ld kB more are resident", after - before);
+	check_ok(ibv_dereg_mr(mr));
+	check_ok(munmap(p, len));
+	return 0;
+}
+
+/* One operation; the memory that the data goes to was never there, or is gone. */
+static int move(struct pair *p, enum ibv_wr_opcode op, uint32_t len,
+		uint32_t seed)
+{
+	bool read = op == IBV_WR_RDMA_READ;
+	bool send = op == IBV_WR_SEND;
+	struct ep *src = read ? &p->b : &p->a, *dst = read ? &p->a : &p->b;
+	struct wr w = {
+		.id = seed, .op = op, .flags = IBV_SEND_SIGNALED, .len = len,
+		.off = 7,
+	};
+	size_t at = 5;
+	struct ibv_wc wc;
+	long bad;
+
+	fill(src->buf + (read ? at : 7), len, seed);
+	/* There, but the device doesn't know where. */
+	evict(src->buf, src->len);
+	run_ok(drop(dst));
+	if (send)
+		check_ok(post_recv(&p->b, seed, at, len));
+	check_ok(post_to(&p->a, w, &p->b, at));
+	run_ok(expect_wc(p->a.scq, seed, IBV_WC_SUCCESS, 20000, &wc));
+	if (send) {
+		run_ok(expect_wc(p->b.rcq, seed, IBV_WC_SUCCESS, 20000, &wc));
+		check(wc.byte_len == len);
+	}
+	bad = check_fill(dst->buf + (read ? 7 : at), len, seed);
+	if (bad >= 0)
+		fail("operation %d, %u bytes: byte %ld is wrong", op, len, bad);
+	return 0;
+}
+
+static int moves(enum ibv_qp_type type, const enum ibv_wr_opcode *ops, int n)
+{
+	const uint32_t lens[] = { 1, 4096, 4097, 20000, LEN };
+	struct opts o = opts_odp();
+	struct pair p;
+	uint32_t seed = 1;
+	unsigned int i, j;
+
+	o.type = type;
+	run_ok(pair_up(&p, &o));
+	for (i = 0; i < ARRAY_SIZE(lens); i++)
+		for (j = 0; j < (unsigned int)n; j++)
+			run_ok(move(&p, ops[j],
+				    type == IBV_QPT_UC && lens[i] > 100000 ?
+				    100000 : lens[i], seed++));
+	return pair_down(&p);
+}
+
+static int rc(void)
+{
+	const enum ibv_wr_opcode ops[] = {
+		IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+	};
+
+	return moves(IBV_QPT_RC, ops, ARRAY_SIZE(ops));
+}
+
+/* A WRITE without immediate data does not tell when it is there. */
+static int uc(void)
+{
+	const enum ibv_wr_opcode ops[] = { IBV_WR_SEND };
+
+	return moves(IBV_QPT_UC, ops, ARRAY_SIZE(ops));
+}
+
+/* A peer reads what nobody has written: zeros. */
+static int never_touched(void)
+{
+	struct opts o = opts_odp();
+	struct wr w = {
+		.id = 1, .op = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED,
+		.len = LEN,
+	};
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	memset(p.a.buf, 0x55, p.a.len);
+	check_ok(post_to(&p.a, w, &p.b, 0));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 20000, NULL));
+	check(check_byte(p.a.buf, LEN, 0) < 0);
+	check(p.a.buf[LEN] == 0x55);
+	return pair_down(&p);
+}
+
+/* Other memory at the same address is what is accessed from then on. */
+static int remapped(void)
+{
+	struct opts o = opts_odp();
+	struct pair p;
+	uint32_t i;
+
+	run_ok(pair_up(&p, &o));
+	for (i = 1; i <= 3; i++) {
+		void *m;
+
+		run_ok(move(&p, IBV_WR_RDMA_WRITE, LEN, i));
+		m = mmap(p.b.buf, p.b.len, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		check(m == p.b.buf);
+		check(check_byte(p.b.buf, LEN, 0) < 0);
+	}
+	return pair_down(&p);
+}
+
+/* Where there is no memory, the access fails as one outside of a region. */
+static int unmapped(void)
+{
+	struct opts o = opts_odp();
+	struct wr w = {
+		.id = 1, .flags = IBV_SEND_SIGNALED, .len = 3 * PAGE,
+	};
+	const enum ibv_wr_opcode ops[] = {
+		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+	};
+	struct pair p;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		run_ok(pair_up(&p, &o));
+		w.op = ops[i];
+		/* The second page of three. */
+		check_ok(munmap(p.b.buf + PAGE, PAGE));
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_ACCESS_ERR, 20000, NULL));
+		check(ep_query_state(&p.b) == IBV_QPS_ERR);
+		run_ok(pair_down(&p));
+
+		run_ok(pair_up(&p, &o));
+		check_ok(munmap(p.a.buf + PAGE, PAGE));
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		run_ok(expect_wc(p.a.scq, 1, IBV_WC_LOC_PROT_ERR, 20000, NULL));
+		run_ok(pair_down(&p));
+	}
+	run_ok(pair_up(&p, &o));
+	w.op = IBV_WR_SEND;
+	check_ok(munmap(p.b.buf, PAGE));
+	check_ok(post_recv(&p.b, 2, 0, 3 * PAGE));
+	check_ok(post(&p.a, &w));
+	run_ok(expect_wc(p.b.rcq, 2, IBV_WC_LOC_PROT_ERR, 20000, NULL));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_OP_ERR, 20000, NULL));
+	return pair_down(&p);
+}
+
+/* What the process may not write, no peer writes, whatever the key says. */
+static int read_only(void)
+{
+	struct opts o = opts_odp();
+	struct wr w = {
+		.id = 1, .op = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED,
+		.len = 2 * PAGE,
+	};
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	fill(p.b.buf, LEN, 9);
+	run_ok(move(&p, IBV_WR_RDMA_WRITE, 2 * PAGE, 3));
+	fill(p.b.buf, LEN, 9);
+	check_ok(mprotect(p.b.buf, p.b.len, PROT_READ));
+	check_ok(post_to(&p.a, w, &p.b, 0));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 20000, NULL));
+	check(check_fill(p.a.buf, 2 * PAGE, 9) < 0);
+	w.op = IBV_WR_RDMA_WRITE;
+	check_ok(post_to(&p.a, w, &p.b, 0));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_ACCESS_ERR, 20000, NULL));
+	check(check_fill(p.b.buf, LEN, 9) < 0);
+	return pair_down(&p);
+}
+
+/* Pages go and become others all the time: a fork copies on write. */
+static int forks(void)
+{
+	struct opts o = opts_odp();
+	int rounds = quick ? 10 : 40, i;
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	for (i = 0; i < rounds; i++) {
+		struct wr w = {
+			.id = i, .flags = IBV_SEND_SIGNALED, .len = LEN,
+			.op = i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+		};
+		struct ep *src = i & 1 ? &p.b : &p.a;
+		struct ep *dst = i & 1 ? &p.a : &p.b;
+		pid_t child[3];
+		int j;
+
+		fill(src->buf, LEN, i);
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		for (j = 0; j < 3; j++) {
+			child[j] = fork();
+			if (!child[j]) {
+				/* The child's copy is its own. */
+				memset(src->buf, 0xee, LEN);
+				memset(dst->buf, 0xee, LEN);
+				_exit(0);
+			}
+			check(child[j] > 0);
+		}
+		run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 20000, NULL));
+		for (j = 0; j < 3; j++)
+			check(waitpid(child[j], NULL, 0) == child[j]);
+		if (check_fill(dst->buf, LEN, i) >= 0)
+			fail("round %d: the data is wrong", i);
+	}
+	return pair_down(&p);
+}
+
+/* Each atomic counts once, also those that had to wait for the page. */
+static int atomics(void)
+{
+	struct opts o = opts_odp();
+	uint64_t want = 0;
+	struct pair p;
+	int i;
+
+	run_ok(pair_up(&p, &o));
+	memset(p.b.buf, 0, PAGE);
+	for (i = 0; i < 100; i++) {
+		struct wr w = {
+			.id = i, .op = IBV_WR_ATOMIC_FETCH_AND_ADD,
+			.flags = IBV_SEND_SIGNALED, .len = 8, .add = i,
+			.off = 64,
+		};
+
+		evict(p.b.buf, p.b.len);
+		run_ok(drop(&p.a));
+		check_ok(post_to(&p.a, w, &p.b, 8));
+		run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 20000, NULL));
+		check(*(uint64_t *)(p.a.buf + 64) == want);
+		want += i;
+		check(*(uint64_t *)(p.b.buf + 8) == want);
+	}
+	return pair_down(&p);
+}
+
+/* One region of all memory, also of what comes into being later. */
+static int everything(void)
+{
+	struct opts o = opts_odp();
+	struct ibv_mr *a, *b;
+	struct wr w = {
+		.id = 1, .flags = IBV_SEND_SIGNALED, .op = IBV_WR_RDMA_WRITE,
+		.len = LEN,
+	};
+	const size_t big = 64 << 20;
+	struct pair p;
+	uint8_t *m;
+	int i;
+
+	run_ok(pair_up(&p, &o));
+	a = ibv_reg_mr(host_a.pd, NULL, SIZE_MAX,
+		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	check(a);
+	b = ibv_reg_mr(host_b.pd, NULL, SIZE_MAX, ACC_ALL | IBV_ACCESS_ON_DEMAND);
+	check(b);
+	m = mmap(NULL, big, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	check(m != MAP_FAILED);
+	w.lkey = a->lkey;
+	w.rkey = b->rkey;
+	for (i = 0; i < 12; i++) {
+		/* Across the border between two huge pages, most of the time. */
+		size_t at = i * (5 << 20) + 12345;
+
+		fill(p.a.buf, LEN, i);
+		w.raddr = (uintptr_t)m + at;
+		check_ok(post(&p.a, &w));
+		run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 20000, NULL));
+		check(check_fill(m + at, LEN, i) < 0);
+	}
+	check_ok(munmap(m, big));
+	check_ok(post(&p.a, &w));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_ACCESS_ERR, 20000, NULL));
+	check_ok(ibv_dereg_mr(a));
+	check_ok(ibv_dereg_mr(b));
+	return pair_down(&p);
+}
+
+/* Region or queue pair are given up while data comes. */
+static int given_up(void)
+{
+	struct opts o = opts_odp();
+	struct pair p;
+	int i;
+
+	o.timeout = 10;
+	o.retry = 1;
+	for (i = 0; i < 8; i++) {
+		struct wr w = {
+			.id = 1, .op = IBV_WR_RDMA_WRITE,
+			.flags = IBV_SEND_SIGNALED, .len = LEN,
+		};
+
+		run_ok(pair_up(&p, &o));
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		if (i & 1) {
+			check_ok(ibv_dereg_mr(p.b.mr));
+			p.b.mr = NULL;
+		} else {
+			check_ok(ibv_destroy_qp(p.b.qp));
+			p.b.qp = NULL;
+		}
+		run_ok(pair_down(&p));
+	}
+	return 0;
+}
+
+static const struct testcase cases[] = {
+	{ "odp_advertised", advertised },
+	{ "odp_nothing_pinned", nothing_pinned },
+	{ "odp_rc", rc, 60 },
+	{ "odp_uc", uc, 60 },
+	{ "odp_never_touched", never_touched },
+	{ "odp_remapped", remapped },
+	{ "odp_unmapped", unmapped, 60 },
+	{ "odp_read_only", read_only },
+	{ "odp_forks", forks, 120 },
+	{ "odp_atomics", atomics, 60 },
+	{ "odp_everything", everything, 60 },
+	{ "odp_given_up", given_up, 60 },
+};
+
+int main(int argc, char **argv)
+{
+	return rig_main(argc, argv, cases, ARRAY_SIZE(cases));
+}
