@@ -43,6 +43,7 @@ use crate::{
         QpTarget,
         SrqTarget, //
     },
+    mad,
     memory::{
         DmaMemory,
         SgMap, //
@@ -126,6 +127,7 @@ impl<P: Provider> Ops<P> {
         ops.get_dev_fw_str = Some(Self::get_dev_fw_str);
         ops.alloc_hw_port_stats = Some(Self::alloc_hw_port_stats);
         ops.get_hw_stats = Some(Self::get_hw_stats);
+        ops.process_mad = Some(Self::process_mad);
         ops.dealloc_driver = Some(Self::dealloc_driver);
 
         ops.alloc_ucontext = Some(Self::alloc_ucontext);
@@ -401,6 +403,37 @@ impl<P: Provider> Ops<P> {
             *v = P::read_counter(device, i);
         }
         n as c_int
+    }
+
+    /// What is not answered here goes to whoever registered for it.
+    unsafe extern "C" fn process_mad(
+        device: *mut bindings::ib_device,
+        _flags: c_int,
+        port: u32,
+        _wc: *const bindings::ib_wc,
+        _grh: *const bindings::ib_grh,
+        asked: *const bindings::ib_mad,
+        out: *mut bindings::ib_mad,
+        _out_len: *mut usize,
+        _out_pkey_index: *mut u16,
+    ) -> c_int {
+        let passed_on = bindings::ib_mad_result_IB_MAD_RESULT_SUCCESS;
+        // SAFETY: The core passes a valid device, and a datagram of `MAD_SIZE` bytes, as the port
+        // has no longer ones.
+        let (device, asked) = unsafe {
+            (
+                Device::<P>::from_raw(device),
+                &*asked.cast::<[u8; mad::MAD]>(),
+            )
+        };
+        // CAST: There is port 1 only.
+        let answer = mad::answer(asked, port as u8, || P::port_counters(device));
+        let Some(answer) = answer else {
+            return passed_on as c_int;
+        };
+        // SAFETY: There is room for a datagram.
+        unsafe { out.cast::<[u8; mad::MAD]>().write(answer) };
+        (passed_on | bindings::ib_mad_result_IB_MAD_RESULT_REPLY) as c_int
     }
 
     unsafe extern "C" fn dealloc_driver(device: *mut bindings::ib_device) {

@@ -24,6 +24,7 @@ use crate::{
         QpTarget,
         SrqTarget, //
     },
+    mad::PortCounters,
     memory::{
         DmaMemory,
         SgMap, //
@@ -348,6 +349,9 @@ pub trait Provider: Sized + Send + Sync + 'static {
 
     /// The device has been unregistered; its data is dropped next.
     fn unregistered(device: &Device<Self>);
+
+    /// Counts, for performance management.
+    fn port_counters(device: &Device<Self>) -> PortCounters;
 
     /// Version of the "firmware".
     fn firmware(device: &Device<Self>) -> &'static CStr;

@@ -15,6 +15,7 @@ mod device;
 mod dmabuf;
 mod event;
 mod link;
+mod mad;
 mod memory;
 mod mmap;
 mod object;
@@ -57,6 +58,7 @@ pub use link::{
     LinkOps,
     LinkRegistration, //
 };
+pub use mad::PortCounters;
 pub use memory::{
     write_barrier,
     Bytes,

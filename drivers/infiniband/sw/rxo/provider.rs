@@ -35,6 +35,7 @@ use rdma::{
     OdpUmem,
     Pd,
     PortAttr,
+    PortCounters,
     Provider,
     Qp,
     QpAttrs,
@@ -296,6 +297,21 @@ impl Provider for Rxo {
 
     fn read_counter(device: &Device<Self>, index: usize) -> u64 {
         device.data().stats.read(index)
+    }
+
+    fn port_counters(device: &Device<Self>) -> PortCounters {
+        let stats = &device.data().stats;
+        PortCounters {
+            sent_bytes: stats.get(Stat::TxBytes),
+            received_bytes: stats.get(Stat::RxBytes),
+            sent: stats.get(Stat::TxPackets),
+            received: stats.get(Stat::RxPackets),
+            received_multicast: stats.get(Stat::RxMulticast),
+            receive_errors: stats
+                .get(Stat::RxIcrcErrors)
+                .saturating_add(stats.get(Stat::RxMalformed)),
+            send_discards: stats.get(Stat::TxDropped),
+        }
     }
 
     fn firmware(_device: &Device<Self>) -> &'static CStr {
