@@ -120,6 +120,21 @@ verify()
 	echo 3 >/proc/sys/vm/drop_caches
 }
 
+# fio_verify FILE SIZE: random writes of random sizes, then read back and checked.
+fio_verify()
+{
+	fio --name=verify --filename="$1" --size="$2" --rw=randwrite --bsrange=512-64k \
+		--bs_unaligned=0 --blockalign=512 --ioengine=libaio --iodepth=16 --direct=1 \
+		--verify=crc32c --verify_fatal=1 --do_verify=1 --randrepeat=0 --output="$tmp/fio" ||
+		{ tail -n 15 "$tmp/fio"; return 1; }
+	grep -q 'err= *0' "$tmp/fio"
+}
+
+fio_disk()
+{
+	fio_verify "/dev/$(disk)" 16m
+}
+
 filesystem()
 {
 	local d=/dev/$(disk)
@@ -128,6 +143,10 @@ filesystem()
 		mount "$d" "$tmp/m" && diff -r "$here" "$tmp/m/tree" &&
 		cmp "$tmp/data" "$tmp/m/data"
 	local s=$?
+	if [ $s = 0 ] && command -v fio >/dev/null; then
+		fio_verify "$tmp/m/fio" 8m
+		s=$?
+	fi
 	umount "$tmp/m"
 	return $s
 }
@@ -170,6 +189,12 @@ errors()
 
 if t "target" target_up && t "connect" connect; then
 	t "data verified" verify
+	if command -v fio >/dev/null; then
+		t "fio with verify" fio_disk
+	else
+		n=$((n + 1))
+		echo "ok $n - fio with verify # SKIP fio is not installed"
+	fi
 	if command -v mkfs.ext4 >/dev/null && modprobe -q ext4; then
 		t "file system" filesystem
 	else
