@@ -136,6 +136,20 @@ pub enum AsyncEvent {
     LastWqeReached = 16,
 }
 
+impl AsyncEvent {
+    /// The name, as tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::QpFatal => "qp_fatal",
+            Self::QpReqErr => "qp_req_err",
+            Self::QpAccessErr => "qp_access_err",
+            Self::CommEst => "comm_est",
+            Self::SqDrained => "sq_drained",
+            Self::LastWqeReached => "last_wqe_reached",
+        }
+    }
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// Everything that is counted.
@@ -205,12 +219,20 @@ counters! {
     CreditProbes = "credit_probes",
     /// Times that the requester began to wait for credit.
     CreditStalls = "credit_stalls",
+    /// Whole microseconds of those waits, each counted when it ends.
+    CreditStallUs = "credit_stall_us",
     /// Times that the requester began to wait for the window.
     WindowStalls = "window_stalls",
+    /// Whole microseconds of those waits.
+    WindowStallUs = "window_stall_us",
     /// Times that the requester began to wait for the READ limit.
     ReadLimitStalls = "read_limit_stalls",
+    /// Whole microseconds of those waits.
+    ReadLimitStallUs = "read_limit_stall_us",
     /// Times that the requester began to wait for a fence.
     FenceStalls = "fence_stalls",
+    /// Whole microseconds of those waits.
+    FenceStallUs = "fence_stall_us",
     /// Transport retry counters that ran out.
     RetryExceeded = "retry_exceeded",
     /// RNR retry counters that ran out.
@@ -268,6 +290,18 @@ pub enum RetransmitCause {
     Rnr,
 }
 
+impl RetransmitCause {
+    /// The name, as tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::SequenceNak => "sequence_nak",
+            Self::ImpliedNak => "implied_nak",
+            Self::Rnr => "rnr",
+        }
+    }
+}
+
 /// A NAK as the history shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakKind {
@@ -281,6 +315,19 @@ pub enum NakKind {
     RemoteAccess,
     /// It could not be carried out.
     RemoteOperational,
+}
+
+impl NakKind {
+    /// The name, as tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sequence => "sequence",
+            Self::Rnr(_) => "rnr",
+            Self::InvalidRequest => "invalid_request",
+            Self::RemoteAccess => "remote_access",
+            Self::RemoteOperational => "remote_operational",
+        }
+    }
 }
 
 /// Steps worth a line in the history of a queue pair.
@@ -321,6 +368,22 @@ pub enum Trace {
         /// For what.
         why: Idle,
         /// The next PSN.
+        psn: Psn,
+    },
+    /// That wait is over.
+    StallEnd {
+        /// What it was for.
+        why: Idle,
+        /// The next PSN.
+        psn: Psn,
+        /// Whole microseconds that it took.
+        us: u32,
+    },
+    /// A packet was dropped.
+    Drop {
+        /// The counter that says why.
+        why: Counter,
+        /// Its PSN.
         psn: Psn,
     },
     /// A work request failed.
@@ -477,14 +540,12 @@ pub trait Env {
     /// Raises an asynchronous event.
     fn event(&mut self, e: AsyncEvent);
 
-    /// Counts.
-    fn count(&mut self, c: Counter);
-
     /// Counts `n` times.
-    fn count_n(&mut self, c: Counter, n: u32) {
-        for _ in 0..n {
-            self.count(c);
-        }
+    fn count_n(&mut self, c: Counter, n: u32);
+
+    /// Counts.
+    fn count(&mut self, c: Counter) {
+        self.count_n(c, 1);
     }
 
     /// Notes a step for the history.

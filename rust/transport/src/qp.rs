@@ -24,7 +24,6 @@ use crate::psn::{
     Ssn, //
 };
 use crate::requester::{
-    Idle,
     Probe,
     Requester, //
 };
@@ -71,6 +70,31 @@ pub enum PostError {
     Destination,
 }
 
+/// What the timer of a queue pair is armed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// The answer to what was sent.
+    Ack,
+    /// The wait that the peer asked for by an RNR NAK.
+    Rnr,
+    /// A message that may do without the credit.
+    Probe,
+    /// A look for receives, which the peer waits for.
+    Receives,
+}
+
+impl Timer {
+    /// The name, as tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Rnr => "rnr",
+            Self::Probe => "probe",
+            Self::Receives => "receives",
+        }
+    }
+}
+
 /// A queue pair at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -100,14 +124,14 @@ pub struct Status {
     pub pending_answers: u32,
     /// Work requests posted and not completed.
     pub send_queue_used: u32,
-    /// Why the requester sends nothing.
-    pub idle: Idle,
+    /// The window: request packets that may be unacknowledged now.
+    pub window: u32,
     /// The responder awaits a missing packet.
     pub in_gap: bool,
     /// The send queue is draining: in SQD, and not drained.
     pub sq_draining: bool,
-    /// The next deadline.
-    pub deadline: Option<Instant>,
+    /// The next deadline, and what it is for.
+    pub timer: Option<(Instant, Timer)>,
 }
 
 /// A queue pair.
@@ -211,11 +235,6 @@ impl<E: Env> Qp<E> {
         self.resources
             .get(resource as usize)
             .and_then(|r| r.region.as_ref())
-    }
-
-    /// Why the requester sends nothing: what the last [`Self::poll_transmit`] found.
-    pub fn why_idle(&self) -> Idle {
-        self.req.idle
     }
 
     /// Changes state and attributes.
@@ -397,7 +416,7 @@ impl<E: Env> Qp<E> {
     /// Takes in a packet for this queue pair whose ICRC and P_Key were found right.
     pub fn on_packet(&mut self, now: Instant, pkt: &Parsed, env: &mut E) -> Verdict {
         let Some(info) = pkt.headers.bth.opcode.info() else {
-            env.count(Counter::DropService);
+            self.drop_packet(Counter::DropService, pkt, env);
             return Verdict::Done;
         };
         let wanted = match self.ty {
@@ -410,7 +429,7 @@ impl<E: Env> Qp<E> {
             return Verdict::Done;
         }
         if info.service != wanted {
-            env.count(Counter::DropService);
+            self.drop_packet(Counter::DropService, pkt, env);
             return Verdict::Done;
         }
         let permitted = self.state.permits();
@@ -418,21 +437,41 @@ impl<E: Env> Qp<E> {
             Role::Request if permitted.receive => self.on_request(pkt, info, env),
             Role::Response if permitted.send => self.on_response(now, pkt, info, env),
             _ => {
-                env.count(Counter::DropState);
+                self.drop_packet(Counter::DropState, pkt, env);
                 Verdict::Done
             }
         }
     }
 
+    /// Drops a packet, for the reason that the counter has.
+    pub(crate) fn drop_packet(&self, why: Counter, pkt: &Parsed, env: &mut E) {
+        env.count(why);
+        env.trace(Trace::Drop {
+            why,
+            psn: pkt.headers.bth.psn,
+        });
+    }
+
     /// When [`Self::on_deadline`] is to be called next. Earlier calls do no harm.
     pub fn deadline(&self) -> Option<Instant> {
+        self.timer().map(|(at, _)| at)
+    }
+
+    /// The next deadline, and what it is for.
+    fn timer(&self) -> Option<(Instant, Timer)> {
+        let requester = match self.req.rnr_until {
+            Some(until) => Some((until, Timer::Rnr)),
+            None => self.comp.deadline.map(|at| (at, Timer::Ack)),
+        };
         let probe = match self.req.probe {
-            Probe::At(t) => Some(t),
+            Probe::At(at) => Some((at, Timer::Probe)),
             _ => None,
         };
-        let watch = self.resp.watch.map(|w| w.at);
-        let requester = self.req.rnr_until.or(self.comp.deadline);
-        [requester, probe, watch].into_iter().flatten().min()
+        let watch = self.resp.watch.map(|w| (w.at, Timer::Receives));
+        [requester, probe, watch]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
     }
 
     /// Tells that time has passed.
@@ -476,10 +515,10 @@ impl<E: Env> Qp<E> {
             outstanding_reads: self.req.outstanding_reads,
             pending_answers: self.pending_answers(),
             send_queue_used: self.sq.used(),
-            idle: self.req.idle,
+            window: self.req.allowed(),
             in_gap: self.resp.in_gap(),
             sq_draining: self.state == QpState::Sqd && !self.req.drained,
-            deadline: self.deadline(),
+            timer: self.timer(),
         }
     }
 

@@ -63,9 +63,11 @@ const QKEY_OF_QP: u32 = 1 << 31;
 pub enum Idle {
     /// It is sending.
     Active,
-    /// Everything posted was sent.
+    /// Nothing is posted.
     #[default]
     NoWork,
+    /// Everything was sent, and some of it is not acknowledged yet.
+    Unacknowledged,
     /// Everything was sent, some of it again, and no answer has come yet.
     Retrying,
     /// The state does not permit to send.
@@ -84,6 +86,8 @@ pub enum Idle {
     ReadLimit,
     /// A work request failed, and earlier ones have yet to complete.
     Failed,
+    /// The network had no room for a packet. Only the surroundings know, and put it in the place of [`Qp::waits_for`].
+    Network,
 }
 
 impl Idle {
@@ -92,6 +96,7 @@ impl Idle {
         match self {
             Self::Active => "active",
             Self::NoWork => "no_work",
+            Self::Unacknowledged => "unacknowledged",
             Self::Retrying => "retrying",
             Self::State => "state",
             Self::Draining => "draining",
@@ -101,18 +106,33 @@ impl Idle {
             Self::Fence => "fence",
             Self::ReadLimit => "read_limit",
             Self::Failed => "failed",
+            Self::Network => "network",
         }
     }
 
-    /// The counter of waits that begin.
-    const fn counter(self) -> Option<Counter> {
+    /// The counters of a stall, which is a wait with work at hand: how often it began, and how long it took.
+    const fn counters(self) -> Option<(Counter, Counter)> {
         match self {
-            Self::Window => Some(Counter::WindowStalls),
-            Self::Credit => Some(Counter::CreditStalls),
-            Self::Fence => Some(Counter::FenceStalls),
-            Self::ReadLimit => Some(Counter::ReadLimitStalls),
+            Self::Window => Some((Counter::WindowStalls, Counter::WindowStallUs)),
+            Self::Credit => Some((Counter::CreditStalls, Counter::CreditStallUs)),
+            Self::Fence => Some((Counter::FenceStalls, Counter::FenceStallUs)),
+            Self::ReadLimit => Some((Counter::ReadLimitStalls, Counter::ReadLimitStallUs)),
             _ => None,
         }
+    }
+}
+
+/// What the requester waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wait {
+    why: Idle,
+    /// When a probe may do without the credit.
+    probe: Option<Instant>,
+}
+
+impl From<Idle> for Wait {
+    fn from(why: Idle) -> Self {
+        Self { why, probe: None }
     }
 }
 
@@ -171,6 +191,8 @@ pub(crate) struct Requester {
     pub(crate) drained: bool,
     /// What the last poll found.
     pub(crate) idle: Idle,
+    /// Since when that is so.
+    pub(crate) idle_since: Instant,
 }
 
 impl Requester {
@@ -192,14 +214,19 @@ impl Requester {
             allowed: DEFAULT_WINDOW,
             drained: false,
             idle: Idle::NoWork,
+            idle_since: Instant::from_nanos(0),
         }
     }
 
-    /// Forgets everything but the window.
+    /// Forgets everything but the window, and what it waited for: the next poll ends that.
     pub(crate) fn reset(&mut self) {
-        let window = self.window;
-        *self = Self::new();
-        self.set_window(window);
+        *self = Self {
+            window: self.window,
+            allowed: self.window,
+            idle: self.idle,
+            idle_since: self.idle_since,
+            ..Self::new()
+        };
     }
 
     /// Begins at `psn`.
@@ -250,6 +277,11 @@ impl Requester {
         }
     }
 
+    /// How many request packets may be unacknowledged now.
+    pub(crate) fn allowed(&self) -> u32 {
+        self.allowed
+    }
+
     pub(crate) fn credit_limit(&self) -> Option<Ssn> {
         if self.unlimited {
             None
@@ -283,109 +315,221 @@ impl<E: Env> Qp<E> {
         budget: u32,
         env: &mut E,
     ) -> Option<Burst> {
+        let psn = self.req.pos;
         match self.next_requests(now, budget, env) {
             Ok(b) => {
-                self.req.idle = Idle::Active;
+                self.note_idle(now, Idle::Active, psn, env);
                 Some(b)
             }
             Err(why) => {
-                self.note_idle(why, env);
+                self.note_idle(now, why, psn, env);
                 None
             }
         }
     }
 
-    /// Notes a wait, and counts it if it is new.
-    fn note_idle(&mut self, why: Idle, env: &mut E) {
-        if self.req.idle == why {
+    /// Notes a wait at `psn` if it is new, and counts stalls where they begin and end.
+    fn note_idle(&mut self, now: Instant, why: Idle, psn: Psn, env: &mut E) {
+        let before = self.req.idle;
+        if before == why {
             return;
         }
-        self.req.idle = why;
-        if let Some(c) = why.counter() {
-            env.count(c);
-            env.trace(Trace::Stall {
-                why,
-                psn: self.req.pos,
+        if let Some((_, time)) = before.counters() {
+            let waited = now.saturating_since(self.req.idle_since).as_micros();
+            let us = u32::try_from(waited).unwrap_or(u32::MAX);
+            env.count_n(time, us);
+            env.trace(Trace::StallEnd {
+                why: before,
+                psn,
+                us,
             });
+        }
+        if let Some((stalls, _)) = why.counters() {
+            env.count(stalls);
+            env.trace(Trace::Stall { why, psn });
+        }
+        self.req.idle = why;
+        self.req.idle_since = now;
+    }
+
+    /// What the requester waits for at this moment, by all that is known; [`Idle::Active`] if it would send.
+    ///
+    /// Changes nothing, and does not depend on when it was last polled.
+    pub fn waits_for(&self, now: Instant) -> Idle {
+        match self.next_step(now) {
+            Ok(_) => Idle::Active,
+            Err(wait) => wait.why,
         }
     }
 
     fn next_requests(&mut self, now: Instant, budget: u32, env: &mut E) -> Result<Burst, Idle> {
         loop {
-            if !self.state.permits().send {
-                return Err(Idle::State);
+            match self.next_step(now) {
+                Ok((index, entry)) => {
+                    self.sq.cur = index;
+                    if entry.progress == Progress::Begun {
+                        return Ok(self.send(now, budget, index, &entry, env));
+                    }
+                    self.begin(index, &entry, env);
+                }
+                Err(Wait { why, probe }) => {
+                    if let Some(at) = probe {
+                        self.req.probe = Probe::At(at);
+                    }
+                    return Err(why);
+                }
             }
-            if self.req.rnr_until.is_some() {
-                return Err(Idle::Rnr);
-            }
-            let index = self.sq.cur;
+        }
+    }
+
+    /// The work request that is to be begun or sent from now, and its index; or what stands in the way. Changes nothing.
+    fn next_step(&self, now: Instant) -> Result<(u32, SendSlot), Wait> {
+        if !self.state.permits().send {
+            return Err(Idle::State.into());
+        }
+        if self.req.rnr_until.is_some() {
+            return Err(Idle::Rnr.into());
+        }
+        let mut index = self.sq.cur;
+        loop {
             if index == self.sq.head {
-                return Err(self.nothing_to_send());
+                return Err(self.nothing_to_send().into());
             }
             let entry = *self.sq.get(index).ok_or(Idle::NoWork)?;
             match entry.progress {
-                Progress::Free | Progress::Done => self.sq.cur = index.wrapping_add(1),
-                Progress::Failed(_) => return Err(Idle::Failed),
-                Progress::Posted => self.begin(now, index, &entry, env)?,
-                Progress::Begun => return self.send(now, budget, index, &entry, env),
+                Progress::Free | Progress::Done => index = index.wrapping_add(1),
+                Progress::Failed(_) => return Err(Idle::Failed.into()),
+                Progress::Posted => {
+                    self.may_begin(now, &entry)?;
+                    return Ok((index, entry));
+                }
+                Progress::Begun => {
+                    self.may_send(&entry)?;
+                    return Ok((index, entry));
+                }
             }
         }
     }
 
     fn nothing_to_send(&self) -> Idle {
-        if self.ty.is_reliable()
-            && self.sq.used() != 0
-            && self.comp.retries_left < self.set.retry_cnt
-        {
+        if !self.ty.is_reliable() || self.sq.used() == 0 {
+            Idle::NoWork
+        } else if self.comp.retries_left < self.set.retry_cnt {
             Idle::Retrying
         } else {
-            Idle::NoWork
+            Idle::Unacknowledged
         }
     }
 
-    /// Begins a work request: gives it its PSNs, or carries it out if it is local.
-    fn begin(
-        &mut self,
-        now: Instant,
-        index: u32,
-        entry: &SendSlot,
-        env: &mut E,
-    ) -> Result<(), Idle> {
+    /// How many PSNs a work request takes.
+    fn packets(&self, entry: &SendSlot) -> u32 {
         let op = entry.wqe.op;
-        if !self.state.permits().begin {
-            return Err(Idle::Draining);
-        }
-        // 10.8.3.3: a fence waits for READs and atomics only.
-        if entry.wqe.flags.fence && self.req.outstanding_reads > 0 {
-            return Err(Idle::Fence);
-        }
-        if op == SendOp::Local {
-            let result = env.local_op(self.sq.slot_of(index));
-            self.finish(index, result, env);
-            return Ok(());
-        }
-        if self.ty.is_datagram() && entry.wqe.length > self.set.mtu.bytes() {
-            // C10-93.1.1: it goes nowhere, and succeeds.
-            env.count(Counter::DropSendTooLong);
-            self.finish(index, Ok(()), env);
-            return Ok(());
-        }
-        let packets = if op.is_atomic() || matches!(op, SendOp::Flush(_)) {
+        if op.is_atomic() || matches!(op, SendOp::Flush(_)) {
             1
         } else {
             self.set.mtu.packets(entry.wqe.length)
-        };
+        }
+    }
+
+    /// How a work request ends that nothing is sent of: its result; [`None`] for all others.
+    fn goes_nowhere(&self, entry: &SendSlot) -> Option<Result<(), WcStatus>> {
+        if self.ty.is_datagram() && entry.wqe.length > self.set.mtu.bytes() {
+            // C10-93.1.1: it goes nowhere, and succeeds.
+            return Some(Ok(()));
+        }
+        if self.ty.is_reliable() && entry.wqe.op.needs_response() && self.set.max_rd_atomic == 0 {
+            return Some(Err(WcStatus::LocQpOpErr));
+        }
+        None
+    }
+
+    /// Whether a work request may be begun.
+    fn may_begin(&self, now: Instant, entry: &SendSlot) -> Result<(), Wait> {
+        let op = entry.wqe.op;
+        if !self.state.permits().begin {
+            return Err(Idle::Draining.into());
+        }
+        // 10.8.3.3: a fence waits for READs and atomics only.
+        if entry.wqe.flags.fence && self.req.outstanding_reads > 0 {
+            return Err(Idle::Fence.into());
+        }
+        if op == SendOp::Local || !self.ty.is_reliable() || self.goes_nowhere(entry).is_some() {
+            return Ok(());
+        }
+        // The responder tells duplicates by half of the PSN space.
+        let outstanding = self.req.next.distance_from(self.comp.una);
+        if outstanding.saturating_add(self.packets(entry)) > HALF {
+            return Err(Idle::Window.into());
+        }
+        if op.needs_response() && self.req.outstanding_reads >= u32::from(self.set.max_rd_atomic) {
+            return Err(Idle::ReadLimit.into());
+        }
+        let ssn = self.req.ssn.next();
+        if op.takes_receive() && !self.req.has_credit(ssn) {
+            return self.may_probe(now, ssn);
+        }
+        Ok(())
+    }
+
+    /// Whether a message may go beyond the credits.
+    fn may_probe(&self, now: Instant, ssn: Ssn) -> Result<(), Wait> {
+        // 9.7.7.2: one message beyond the limit may probe.
+        if ssn.after(self.req.lsn.next()) {
+            return Err(Idle::Credit.into());
+        }
+        let delay = time::ack_timeout(self.set.timeout).unwrap_or(PROBE_DELAY);
+        let due = self
+            .req
+            .told
+            .map(|t| t.saturating_add(delay.min(PROBE_DELAY)));
+        match due {
+            Some(due) if self.req.probe != Probe::Due && now < due => Err(Wait {
+                why: Idle::Credit,
+                probe: Some(due),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a packet of a work request that was begun may be sent.
+    fn may_send(&self, entry: &SendSlot) -> Result<(), Wait> {
+        if !self.ty.is_reliable() {
+            return Ok(());
+        }
+        if self.room(entry) == 0 {
+            return Err(Idle::Window.into());
+        }
+        if self.is_probing(entry) && self.req.pos != entry.first {
+            return Err(Idle::Credit.into());
+        }
+        Ok(())
+    }
+
+    /// Begins a work request that may be: gives it its PSNs, or carries it out if it is local.
+    fn begin(&mut self, index: u32, entry: &SendSlot, env: &mut E) {
+        let op = entry.wqe.op;
+        if op == SendOp::Local {
+            let result = env.local_op(self.sq.slot_of(index));
+            return self.finish(index, result, env);
+        }
+        if let Some(result) = self.goes_nowhere(entry) {
+            if result.is_ok() {
+                env.count(Counter::DropSendTooLong);
+            }
+            return self.finish(index, result, env);
+        }
+        let packets = self.packets(entry);
         let ssn = self.req.ssn.next();
         if self.ty.is_reliable() {
-            if op.needs_response() && self.set.max_rd_atomic == 0 {
-                self.finish(index, Err(WcStatus::LocQpOpErr), env);
-                return Ok(());
-            }
-            self.may_begin(now, op, packets, ssn)?;
             if op.needs_response() {
                 self.req.outstanding_reads = self.req.outstanding_reads.saturating_add(1);
             }
-            if !op.takes_receive() {
+            if op.takes_receive() {
+                if !self.req.has_credit(ssn) {
+                    self.req.probe = Probe::Idle;
+                }
+                self.req.takes_receives = true;
+            } else {
                 self.req.lsn = self.req.lsn.next();
             }
         }
@@ -401,39 +545,6 @@ impl<E: Env> Qp<E> {
         self.req.ssn = ssn;
         self.req.next = first.add(packets);
         self.req.number = number.wrapping_add(requests);
-        Ok(())
-    }
-
-    /// The limits of a reliable connection.
-    fn may_begin(&mut self, now: Instant, op: SendOp, packets: u32, ssn: Ssn) -> Result<(), Idle> {
-        // The responder tells duplicates by half of the PSN space.
-        let outstanding = self.req.next.distance_from(self.comp.una);
-        if outstanding.saturating_add(packets) > HALF {
-            return Err(Idle::Window);
-        }
-        if op.needs_response() && self.req.outstanding_reads >= u32::from(self.set.max_rd_atomic) {
-            return Err(Idle::ReadLimit);
-        }
-        if op.takes_receive() && !self.req.has_credit(ssn) {
-            // 9.7.7.2: one message beyond the limit may probe.
-            if ssn.after(self.req.lsn.next()) {
-                return Err(Idle::Credit);
-            }
-            let delay = time::ack_timeout(self.set.timeout).unwrap_or(PROBE_DELAY);
-            let due = self
-                .req
-                .told
-                .map(|t| t.saturating_add(delay.min(PROBE_DELAY)));
-            if let (Some(due), true) = (due, self.req.probe != Probe::Due) {
-                if now < due {
-                    self.req.probe = Probe::At(due);
-                    return Err(Idle::Credit);
-                }
-            }
-            self.req.probe = Probe::Idle;
-        }
-        self.req.takes_receives |= op.takes_receive();
-        Ok(())
     }
 
     /// Ends a work request that is not to be sent.
@@ -447,7 +558,7 @@ impl<E: Env> Qp<E> {
         self.pump(env);
     }
 
-    /// Sends from a work request that was begun.
+    /// Sends from a work request that was begun and of which a packet may be sent.
     fn send(
         &mut self,
         now: Instant,
@@ -455,17 +566,14 @@ impl<E: Env> Qp<E> {
         index: u32,
         entry: &SendSlot,
         env: &mut E,
-    ) -> Result<Burst, Idle> {
+    ) -> Burst {
         let pos = self.req.pos;
         let at = pos.distance_from(entry.first);
         let total = entry.last.distance_from(entry.first).saturating_add(1);
         let left = total.saturating_sub(at);
         let (count, ack_req) = if self.ty.is_reliable() {
-            let room = self.room(entry)?;
+            let room = self.room(entry);
             let probing = self.is_probing(entry);
-            if probing && at > 0 {
-                return Err(Idle::Credit);
-            }
             let count = if probing {
                 1
             } else {
@@ -519,20 +627,17 @@ impl<E: Env> Qp<E> {
         } else {
             self.comp.una = to;
         }
-        Ok(burst)
+        burst
     }
 
-    /// How many more request packets may be sent: one at least.
-    fn room(&self, entry: &SendSlot) -> Result<u32, Idle> {
+    /// How many more request packets may be sent.
+    fn room(&self, entry: &SendSlot) -> u32 {
         let una = match self.sq.oldest() {
             Some((_, s)) if s.progress == Progress::Begun => s.number_at(self.comp.una),
             _ => entry.number_at(self.req.pos),
         };
         let used = entry.number_at(self.req.pos).wrapping_sub(una);
-        match self.req.allowed.saturating_sub(used) {
-            0 => Err(Idle::Window),
-            n => Ok(n),
-        }
+        self.req.allowed.saturating_sub(used)
     }
 
     /// Whether only the first packet of the message may be sent: it goes beyond the credits, and nothing of it was

@@ -254,7 +254,7 @@ impl<E: Env> Qp<E> {
             return Verdict::Done;
         }
         if psn != self.resp.expected {
-            self.on_early(env);
+            self.on_early(pkt, env);
             return Verdict::Done;
         }
         self.resp.gap = false;
@@ -283,9 +283,9 @@ impl<E: Env> Qp<E> {
     }
 
     /// A packet came before the one that is expected: that is asked for, once.
-    fn on_early(&mut self, env: &mut E) {
+    fn on_early(&mut self, pkt: &Parsed, env: &mut E) {
         if self.resp.gap {
-            return env.count(Counter::DropGap);
+            return self.drop_packet(Counter::DropGap, pkt, env);
         }
         env.count(Counter::RxOutOfSequence);
         self.resp.gap = true;
@@ -302,10 +302,10 @@ impl<E: Env> Qp<E> {
         match info.op {
             // C9-105: with the PSN of the last one, not its own.
             Op::Send | Op::Write => self.resp.want_ack(),
-            Op::ReadRequest => self.replay_read(serial, pkt.headers.reth.unwrap_or_default(), env),
-            Op::CmpSwap | Op::FetchAdd => self.replay_atomic(serial, env),
+            Op::ReadRequest => self.replay_read(serial, pkt, env),
+            Op::CmpSwap | Op::FetchAdd => self.replay_atomic(serial, pkt, env),
             Op::AtomicWrite | Op::Flush => self.replay_done(serial, env),
-            _ => env.count(Counter::DropUnknownDuplicate),
+            _ => self.drop_packet(Counter::DropUnknownDuplicate, pkt, env),
         }
     }
 
@@ -364,15 +364,15 @@ impl<E: Env> Qp<E> {
                 self.resp.expected = psn;
                 return Verdict::Absent;
             }
-            Err(refusal) => self.give_up(refusal, env),
+            Err(refusal) => self.give_up(pkt, refusal, env),
         }
         Verdict::Done
     }
 
     /// Drops an unreliable message. The current receive stays current; only its own faults end it.
-    fn give_up(&mut self, refusal: Refusal, env: &mut E) {
+    fn give_up(&mut self, pkt: &Parsed, refusal: Refusal, env: &mut E) {
         self.resp.inbound = Inbound::Idle;
-        env.count(refusal.drop_counter());
+        self.drop_packet(refusal.drop_counter(), pkt, env);
         if let Refusal::Receive(status) = refusal {
             self.fail_receive(status, env);
             self.enter_error(env);
@@ -382,14 +382,14 @@ impl<E: Env> Qp<E> {
     fn on_datagram(&mut self, pkt: &Parsed, env: &mut E) -> Verdict {
         let deth = pkt.headers.deth.unwrap_or_default();
         if deth.qkey != self.qkey() {
-            env.count(Counter::DropQkey);
+            self.drop_packet(Counter::DropQkey, pkt, env);
             return Verdict::Done;
         }
         self.note_established(env);
         match self.receive_datagram(pkt, env) {
             Ok(()) => env.count(Counter::RxRequests),
             Err(Refusal::ABSENT) => return Verdict::Absent,
-            Err(refusal) => self.give_up(refusal, env),
+            Err(refusal) => self.give_up(pkt, refusal, env),
         }
         Verdict::Done
     }

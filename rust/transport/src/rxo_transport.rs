@@ -64,7 +64,8 @@ pub use env::{
 pub use qp::{
     PostError,
     Qp,
-    Status, //
+    Status,
+    Timer, //
 };
 pub use requester::{
     Idle,

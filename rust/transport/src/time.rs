@@ -51,6 +51,11 @@ impl Duration {
         self.0
     }
 
+    /// In whole microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1000
+    }
+
     /// `n` times as long, or the longest.
     pub const fn saturating_mul(self, n: u64) -> Self {
         Self(self.0.saturating_mul(n))

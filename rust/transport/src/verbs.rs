@@ -169,6 +169,30 @@ pub enum WcStatus {
     GeneralErr = 21,
 }
 
+impl WcStatus {
+    /// The name, as tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::LocLenErr => "loc_len_err",
+            Self::LocQpOpErr => "loc_qp_op_err",
+            Self::LocProtErr => "loc_prot_err",
+            Self::WrFlushErr => "wr_flush_err",
+            Self::MwBindErr => "mw_bind_err",
+            Self::BadRespErr => "bad_resp_err",
+            Self::LocAccessErr => "loc_access_err",
+            Self::RemInvReqErr => "rem_inv_req_err",
+            Self::RemAccessErr => "rem_access_err",
+            Self::RemOpErr => "rem_op_err",
+            Self::RetryExcErr => "retry_exc_err",
+            Self::RnrRetryExcErr => "rnr_retry_exc_err",
+            Self::RemInvRdReqErr => "rem_inv_rd_req_err",
+            Self::FatalErr => "fatal_err",
+            Self::GeneralErr => "general_err",
+        }
+    }
+}
+
 /// What remote peers may do through a queue pair, as `enum ib_access_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access(u32);

@@ -285,7 +285,7 @@ pub fn hostile_with(mut rng: Rng, seed: u64) {
         );
         if s.state == QpState::Err {
             assert_eq!(s.send_queue_used, 0);
-            assert_eq!(s.deadline, None);
+            assert_eq!(s.timer, None);
         }
         n.host.traces.clear();
     }

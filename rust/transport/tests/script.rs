@@ -184,7 +184,7 @@ impl Script {
     }
 
     fn idle(&self) -> Idle {
-        self.n.qp.why_idle()
+        self.n.qp.waits_for(self.now)
     }
 
     fn state(&self) -> QpState {
@@ -575,6 +575,85 @@ fn credit_second_message_waits_for_the_first_ack() {
     assert_eq!(s.n.host.counted(Counter::CreditStalls), 2);
     s.rx(ack(102, 0x1f, 3));
     assert_eq!(s.seen(), [(0x04, 103), (0x04, 104)]);
+}
+
+#[test]
+fn stalls_are_counted_and_timed_and_their_end_is_noted() {
+    let mut s = script(config());
+    for id in 0..3 {
+        s.post(id, SendOp::Send, 1);
+    }
+    s.tx();
+    // One receive, which the first took, and no more until later.
+    s.rx(ack(100, 0x00, 1));
+    s.tx();
+    assert_eq!(s.idle(), Idle::Credit);
+    let (before, begun) = (s.n.host.counted(Counter::CreditStallUs), s.now);
+    s.now = s.now.saturating_add(Duration::from_nanos(1_234_567));
+    s.rx(ack(100, 0x1f, 1));
+    s.tx();
+    assert_eq!(s.n.host.counted(Counter::CreditStallUs), before + 1234);
+    assert_eq!(s.now.saturating_since(begun).as_micros(), 1234);
+    assert!(s.n.host.traces.contains(&Trace::StallEnd {
+        why: Idle::Credit,
+        psn: Psn::new(101),
+        us: 1234,
+    }));
+    assert_eq!(s.idle(), Idle::Unacknowledged);
+    // What ends it may be the end of everything.
+    let mut s = script(config());
+    s.post(1, SendOp::Send, 1000);
+    s.tx();
+    s.now = s.now.saturating_add(Duration::from_micros(10));
+    s.to(QpState::Err);
+    s.tx();
+    assert_eq!(s.n.host.counted(Counter::CreditStallUs), 10);
+    assert_eq!(s.idle(), Idle::State);
+}
+
+#[test]
+fn what_the_sender_waits_for_is_known_without_polling_it() {
+    let mut s = script(config());
+    let why = |s: &Script| s.n.qp.waits_for(s.now);
+    assert_eq!(why(&s), Idle::NoWork);
+    s.post(1, SendOp::Write, 1);
+    assert_eq!(why(&s), Idle::Active);
+    s.tx();
+    assert_eq!(why(&s), Idle::Unacknowledged);
+    s.wait();
+    assert_eq!(why(&s), Idle::Active);
+    s.tx();
+    assert_eq!(why(&s), Idle::Retrying);
+    // Of two messages the second is beyond the credits.
+    s.post(2, SendOp::Send, 1);
+    s.tx();
+    s.post(3, SendOp::Send, 1);
+    assert_eq!(why(&s), Idle::Credit);
+    s.rx(ack(101, 0x20, 1));
+    assert_eq!(why(&s), Idle::Rnr);
+    s.wait();
+    assert_eq!(why(&s), Idle::Active);
+    s.to(QpState::Sqd);
+    s.tx();
+    s.rx(ack(101, 0x1f, 2));
+    assert_eq!(why(&s), Idle::Draining);
+    s.to(QpState::Err);
+    assert_eq!(why(&s), Idle::State);
+}
+
+#[test]
+fn dropped_packets_are_noted_with_their_reason() {
+    let mut s = script(config());
+    s.rx(p(Opcode::RC_WRITE_ONLY, 102).reth(BASE, RKEY, 0));
+    s.rx(p(Opcode::RC_WRITE_ONLY, 103).reth(BASE, RKEY, 0));
+    let dropped = |why, psn| Trace::Drop {
+        why,
+        psn: Psn::new(psn),
+    };
+    assert!(s.n.host.traces.contains(&dropped(Counter::DropGap, 103)));
+    s.to(QpState::Err);
+    s.rx(ack(100, 0x1f, 0));
+    assert!(s.n.host.traces.contains(&dropped(Counter::DropState, 100)));
 }
 
 #[test]
@@ -2750,11 +2829,63 @@ fn fatal_nak_beyond_a_read_says_that_its_response_is_lost() {
 
 #[test]
 fn names_are_those_of_the_specification() {
+    let statuses = [
+        WcStatus::Success,
+        WcStatus::LocLenErr,
+        WcStatus::LocQpOpErr,
+        WcStatus::LocProtErr,
+        WcStatus::WrFlushErr,
+        WcStatus::MwBindErr,
+        WcStatus::BadRespErr,
+        WcStatus::LocAccessErr,
+        WcStatus::RemInvReqErr,
+        WcStatus::RemAccessErr,
+        WcStatus::RemOpErr,
+        WcStatus::RetryExcErr,
+        WcStatus::RnrRetryExcErr,
+        WcStatus::RemInvRdReqErr,
+        WcStatus::FatalErr,
+        WcStatus::GeneralErr,
+    ];
+    // Spelt as the variants are, with words apart.
+    let spelt = |debug: String| debug.split('(').next().unwrap().to_lowercase();
+    let same = |name: &str, debug| assert_eq!(name.replace('_', ""), spelt(debug));
+    for s in statuses {
+        same(s.name(), format!("{s:?}"));
+    }
+    for e in [
+        AsyncEvent::QpFatal,
+        AsyncEvent::QpReqErr,
+        AsyncEvent::QpAccessErr,
+        AsyncEvent::CommEst,
+        AsyncEvent::SqDrained,
+        AsyncEvent::LastWqeReached,
+    ] {
+        same(e.name(), format!("{e:?}"));
+    }
+    for k in [
+        NakKind::Sequence,
+        NakKind::Rnr(3),
+        NakKind::InvalidRequest,
+        NakKind::RemoteAccess,
+        NakKind::RemoteOperational,
+    ] {
+        same(k.name(), format!("{k:?}"));
+    }
+    for c in [
+        RetransmitCause::Timeout,
+        RetransmitCause::SequenceNak,
+        RetransmitCause::ImpliedNak,
+        RetransmitCause::Rnr,
+    ] {
+        same(c.name(), format!("{c:?}"));
+    }
     let names: Vec<_> = QpState::ALL.iter().map(|s| s.name()).collect();
     assert_eq!(names, ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"]);
     for why in [
         Idle::Active,
         Idle::NoWork,
+        Idle::Unacknowledged,
         Idle::Retrying,
         Idle::State,
         Idle::Draining,
@@ -2764,6 +2895,7 @@ fn names_are_those_of_the_specification() {
         Idle::Fence,
         Idle::ReadLimit,
         Idle::Failed,
+        Idle::Network,
     ] {
         let spelt: String = format!("{why:?}").to_lowercase();
         assert_eq!(why.name().replace('_', ""), spelt);

@@ -108,8 +108,8 @@ impl Env for Anything {
         black_box(e);
     }
 
-    fn count(&mut self, c: Counter) {
-        black_box(c);
+    fn count_n(&mut self, c: Counter, n: u32) {
+        black_box((c, n));
     }
 
     fn trace(&mut self, t: Trace) {
@@ -141,6 +141,7 @@ entries! {
     }
     entry_query(q: &Queue) -> QpAttr { q.query() }
     entry_status(q: &Queue) -> Status { q.status() }
+    entry_waits_for(q: &Queue, now: Instant) -> Idle { q.waits_for(now) }
     entry_window(q: &mut Queue, n: u32) { q.set_window(n) }
     entry_region(q: &Queue, n: u32) -> Option<&u64> { q.region(n) }
     entry_wqe(q: &Queue, n: u32) -> Option<&SendWqe> { q.wqe(n) }

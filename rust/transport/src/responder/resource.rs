@@ -110,7 +110,8 @@ impl<R> Resource<R> {
 
 impl<E: Env> Qp<E> {
     /// Answers a READ again, or a part of it.
-    pub(super) fn replay_read(&mut self, serial: u64, asked: Reth, env: &mut E) {
+    pub(super) fn replay_read(&mut self, serial: u64, pkt: &Parsed, env: &mut E) {
+        let asked = pkt.headers.reth.unwrap_or_default();
         let mtu = self.set.mtu.bytes();
         let found = self.resources.iter_mut().find_map(|r| {
             let Memory::Read(reth) = r.memory else {
@@ -144,7 +145,7 @@ impl<E: Env> Qp<E> {
             }
         });
         let Some((r, answer)) = found else {
-            return env.count(Counter::DropUnknownDuplicate);
+            return self.drop_packet(Counter::DropUnknownDuplicate, pkt, env);
         };
         if r.answer.replace(answer).is_none() {
             self.resp.answers = self.resp.answers.saturating_add(1);
@@ -153,13 +154,13 @@ impl<E: Env> Qp<E> {
     }
 
     /// Answers an atomic again, with what was found the first time.
-    pub(super) fn replay_atomic(&mut self, serial: u64, env: &mut E) {
+    pub(super) fn replay_atomic(&mut self, serial: u64, pkt: &Parsed, env: &mut E) {
         let found = self
             .resources
             .iter_mut()
             .find(|r| matches!(r.memory, Memory::Atomic { .. }) && r.holds(serial));
         let Some(r) = found else {
-            return env.count(Counter::DropUnknownDuplicate);
+            return self.drop_packet(Counter::DropUnknownDuplicate, pkt, env);
         };
         let answer = Answer {
             from: 0,

@@ -398,8 +398,8 @@ impl Env for Host {
         self.events.push(e);
     }
 
-    fn count(&mut self, c: Counter) {
-        self.counts[c as usize] += 1;
+    fn count_n(&mut self, c: Counter, n: u32) {
+        self.counts[c as usize] += u64::from(n);
     }
 
     fn trace(&mut self, t: Trace) {
@@ -574,6 +574,8 @@ impl Node {
             }
             self.qp.sent(now, &b, result, &mut self.host);
         }
+        // What sends nothing says why.
+        assert_ne!(self.qp.waits_for(now), Idle::Active);
         out
     }
 
