@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Helpers of the rdma crate. */
 
+#include <linux/debugfs.h>
 #include <linux/dma-buf.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
 #include <linux/vmalloc.h>
+#include <net/netlink.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
 struct ib_umem *rust_helper_ib_umem_get_va(struct ib_device *device,
@@ -370,4 +375,56 @@ bool rust_helper_rdma_port_has_roce_v2_gid(struct ib_device *device,
 		return false;
 	rdma_put_gid_attr(attr);
 	return true;
+}
+
+/* The driver's part of an object's entry in `rdma resource`. */
+void *rust_helper_rdma_driver_nest_start(struct sk_buff *msg)
+{
+	return nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+}
+
+void rust_helper_rdma_driver_nest_end(struct sk_buff *msg, void *nest,
+				      bool cancel)
+{
+	if (cancel)
+		nla_nest_cancel(msg, nest);
+	else
+		nla_nest_end(msg, nest);
+}
+
+/* A file's data, which begins with the function that shows it. */
+struct shown {
+	int (*show)(struct seq_file *seq, void *v);
+};
+
+static int shown_open(struct inode *inode, struct file *file)
+{
+	struct shown *shown = inode->i_private;
+
+	return single_open(file, shown->show, shown);
+}
+
+/* Whoever has it open keeps the module: release and these are part of it. */
+static const struct file_operations shown_fops = {
+	.owner = THIS_MODULE,
+	.open = shown_open,
+	.read = seq_read,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
+struct dentry *rust_helper_debug_new_file(const char *name, struct dentry *dir,
+					  void *shown)
+{
+	return debugfs_create_file(name, 0400, dir, shown, &shown_fops);
+}
+
+struct dentry *rust_helper_debug_new_dir(const char *name, struct dentry *dir)
+{
+	return debugfs_create_dir(name, dir);
+}
+
+void rust_helper_debug_remove(struct dentry *dentry)
+{
+	debugfs_remove(dentry);
 }

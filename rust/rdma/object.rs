@@ -52,6 +52,10 @@ pub type Mw<P> = Object<bindings::ib_mw, P, <P as Provider>::Mw>;
 /// A memory region.
 pub type Mr<P> = Object<bindings::ib_mr, P, <P as Provider>::Mr>;
 
+/// A set of counters that queue pairs are bound to; made when the first one is.
+pub(crate) type BoundCounter<P> =
+    Object<bindings::rdma_counter, P, UnsafeCell<Option<<P as Provider>::Counter>>>;
+
 impl<C, P, T> Object<C, P, T> {
     /// The bytes that the core must allocate for it.
     pub(crate) const SIZE: usize = size_of::<Self>();

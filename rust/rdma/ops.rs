@@ -12,6 +12,7 @@
 )]
 
 use core::{
+    cell::UnsafeCell,
     marker::PhantomData,
     mem::MaybeUninit,
     slice, //
@@ -37,6 +38,7 @@ use crate::{
         SrqAttr,
         SrqChange, //
     },
+    detail::Detail,
     dmabuf::DmaBuf,
     event::{
         CqTarget,
@@ -51,6 +53,7 @@ use crate::{
     mmap,
     object::{
         Ah,
+        BoundCounter,
         Context,
         Cq,
         Device,
@@ -174,6 +177,19 @@ impl<P: Provider> Ops<P> {
 
         ops.alloc_mw = Some(Self::alloc_mw);
         ops.dealloc_mw = Some(Self::dealloc_mw);
+
+        ops.counter_init = Some(Self::counter_init);
+        ops.counter_alloc_stats = Some(Self::counter_alloc_stats);
+        ops.counter_bind_qp = Some(Self::counter_bind_qp);
+        ops.counter_unbind_qp = Some(Self::counter_unbind_qp);
+        ops.counter_update_stats = Some(Self::counter_update_stats);
+        ops.counter_dealloc = Some(Self::counter_dealloc);
+        ops.size_rdma_counter = BoundCounter::<P>::SIZE;
+
+        ops.fill_res_qp_entry = Some(Self::fill_res_qp_entry);
+        ops.fill_res_cq_entry = Some(Self::fill_res_cq_entry);
+        ops.fill_res_srq_entry = Some(Self::fill_res_srq_entry);
+        ops.fill_res_mr_entry = Some(Self::fill_res_mr_entry);
 
         ops.size_ib_ucontext = Context::<P>::SIZE;
         ops.size_ib_pd = Pd::<P>::SIZE;
@@ -390,17 +406,31 @@ impl<P: Provider> Ops<P> {
         port: u32,
         _index: c_int,
     ) -> c_int {
-        let n = P::STATS.as_slice().len();
         if port != 1 || stats.is_null() {
             return EINVAL.to_errno();
         }
-        // SAFETY: The core passes a valid device.
-        let device = unsafe { Device::<P>::from_raw(device) };
-        // SAFETY: `stats` was made by `alloc_hw_port_stats`, with `n` values after it; the core
-        // holds its lock.
+        // SAFETY: The core passes a valid device; `stats` was made by `alloc_hw_port_stats`, and
+        // the core holds its lock.
+        unsafe {
+            let device = Device::<P>::from_raw(device);
+            Self::fill_stats(stats, |i| P::read_counter(device, i))
+        }
+    }
+
+    /// Fills in all counters and returns how many there are.
+    ///
+    /// # Safety
+    ///
+    /// `stats` must have been made for the counters of `P`, and be accessed by nobody else.
+    unsafe fn fill_stats(
+        stats: *mut bindings::rdma_hw_stats,
+        read: impl Fn(usize) -> u64,
+    ) -> c_int {
+        let n = P::STATS.as_slice().len();
+        // SAFETY: By the safety requirements there are `n` values behind it.
         let values = unsafe { slice::from_raw_parts_mut((*stats).value.as_mut_ptr(), n) };
         for (i, v) in values.iter_mut().enumerate() {
-            *v = P::read_counter(device, i);
+            *v = read(i);
         }
         n as c_int
     }
@@ -434,6 +464,74 @@ impl<P: Provider> Ops<P> {
         // SAFETY: There is room for a datagram.
         unsafe { out.cast::<[u8; mad::MAD]>().write(answer) };
         (passed_on | bindings::ib_mad_result_IB_MAD_RESULT_REPLY) as c_int
+    }
+
+    // ---- counters of queue pairs -------------------------------------------------------------
+    //
+    // The core calls `counter_init` and `counter_alloc_stats` on a new counter, then
+    // `counter_bind_qp` for the first queue pair. If that fails it frees the counter without a
+    // word, so what has to be freed is made there, as the last thing that can fail.
+
+    unsafe extern "C" fn counter_init(counter: *mut bindings::rdma_counter) {
+        // SAFETY: Zeroed memory of the size asked for that nobody else knows yet.
+        unsafe { BoundCounter::<P>::init(counter, UnsafeCell::new(None)) };
+    }
+
+    unsafe extern "C" fn counter_alloc_stats(
+        _counter: *mut bindings::rdma_counter,
+    ) -> *mut bindings::rdma_hw_stats {
+        let descs = P::STATS.as_slice();
+        // SAFETY: As in `alloc_hw_port_stats`.
+        unsafe { bindings::rdma_alloc_hw_stats_struct(descs.as_ptr(), descs.len() as c_int, 0) }
+    }
+
+    unsafe extern "C" fn counter_bind_qp(
+        counter: *mut bindings::rdma_counter,
+        qp: *mut bindings::ib_qp,
+        _port: u32,
+    ) -> c_int {
+        status(|| {
+            // SAFETY: The core passes a counter after `counter_init`, a QP of ours that is bound to
+            // none, and holds the counter's lock, under which alone the set is accessed until
+            // `counter_dealloc`.
+            unsafe {
+                let set = &mut *BoundCounter::<P>::from_raw(counter).data().get();
+                let set = match set {
+                    Some(set) => set,
+                    None => set.insert(P::new_counter(Device::<P>::from_raw((*qp).device))?),
+                };
+                P::bind_counter(Qp::<P>::from_raw(qp), Some(set));
+                (*qp).counter = counter;
+            }
+            Ok(())
+        })
+    }
+
+    unsafe extern "C" fn counter_unbind_qp(qp: *mut bindings::ib_qp, _port: u32) -> c_int {
+        // SAFETY: The core passes a QP of ours that is bound, and holds its counter's lock.
+        unsafe {
+            P::bind_counter(Qp::<P>::from_raw(qp), None);
+            (*qp).counter = core::ptr::null_mut();
+        }
+        0
+    }
+
+    unsafe extern "C" fn counter_update_stats(counter: *mut bindings::rdma_counter) -> c_int {
+        // SAFETY: As in `counter_bind_qp`; the values were made by `counter_alloc_stats` and are
+        // under the same lock.
+        unsafe {
+            let set = &*BoundCounter::<P>::from_raw(counter).data().get();
+            Self::fill_stats((*counter).stats, |i| {
+                set.as_ref().map_or(0, |set| P::read_bound(set, i))
+            });
+        }
+        0
+    }
+
+    unsafe extern "C" fn counter_dealloc(counter: *mut bindings::rdma_counter) -> c_int {
+        // SAFETY: The last operation on the counter.
+        unsafe { BoundCounter::<P>::destroy(counter) };
+        0
     }
 
     unsafe extern "C" fn dealloc_driver(device: *mut bindings::ib_device) {
@@ -1100,6 +1198,43 @@ impl<P: Provider> Ops<P> {
             Mw::<P>::destroy(mw);
         }
         0
+    }
+
+    // ---- resource tracking -------------------------------------------------------------------
+    //
+    // The core holds the object meanwhile: what destroys it waits first (`rdma_restrack_del`,
+    // `rdma_restrack_prepare_del`).
+
+    unsafe extern "C" fn fill_res_qp_entry(
+        msg: *mut kernel::bindings::sk_buff,
+        qp: *mut bindings::ib_qp,
+    ) -> c_int {
+        // SAFETY: The core passes a message and a QP that it holds.
+        unsafe { Detail::fill(msg, |out| P::qp_detail(Qp::<P>::from_raw(qp), out)) }
+    }
+
+    unsafe extern "C" fn fill_res_cq_entry(
+        msg: *mut kernel::bindings::sk_buff,
+        cq: *mut bindings::ib_cq,
+    ) -> c_int {
+        // SAFETY: The core passes a message and a CQ that it holds.
+        unsafe { Detail::fill(msg, |out| P::cq_detail(Cq::<P>::from_raw(cq), out)) }
+    }
+
+    unsafe extern "C" fn fill_res_srq_entry(
+        msg: *mut kernel::bindings::sk_buff,
+        srq: *mut bindings::ib_srq,
+    ) -> c_int {
+        // SAFETY: The core passes a message and an SRQ that it holds.
+        unsafe { Detail::fill(msg, |out| P::srq_detail(Srq::<P>::from_raw(srq), out)) }
+    }
+
+    unsafe extern "C" fn fill_res_mr_entry(
+        msg: *mut kernel::bindings::sk_buff,
+        mr: *mut bindings::ib_mr,
+    ) -> c_int {
+        // SAFETY: The core passes a message and a region that it holds.
+        unsafe { Detail::fill(msg, |out| P::mr_detail(Mr::<P>::from_raw(mr), out)) }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
         SrqAttr,
         SrqChange, //
     },
+    detail::Detail,
     dmabuf::DmaBuf,
     event::{
         CqTarget,
@@ -221,6 +222,8 @@ pub trait Provider: Sized + Send + Sync + 'static {
     type Mw: Send + Sync;
     /// Data of a memory region.
     type Mr: Send + Sync;
+    /// A set of counters that queue pairs are bound to.
+    type Counter: Send + Sync;
 
     /// Returns the device's limits.
     fn query_device(device: &Device<Self>) -> DeviceAttr;
@@ -230,8 +233,17 @@ pub trait Provider: Sized + Send + Sync + 'static {
     fn netdev(device: &Device<Self>) -> Option<ARef<net::NetDevice>>;
     /// Returns an entry of the P_Key table.
     fn query_pkey(device: &Device<Self>, index: u16) -> Result<u16>;
-    /// Reads a port counter, by its place in [`Provider::STATS`].
+    /// Reads a port counter, by its place in [`Provider::STATS`]: what was counted for queue pairs
+    /// while they were bound to other sets is left out, as the core adds that.
     fn read_counter(device: &Device<Self>, index: usize) -> u64;
+
+    /// Makes a set of counters, all zero.
+    fn new_counter(device: &Device<Self>) -> Result<Self::Counter>;
+    /// Binds a queue pair to a set, or to none: what is counted for it is counted there from now
+    /// on.
+    fn bind_counter(qp: &Qp<Self>, counter: Option<&Self::Counter>);
+    /// Reads a counter of a set, by its place in [`Provider::STATS`].
+    fn read_bound(counter: &Self::Counter, index: usize) -> u64;
 
     /// Opens the device for a process.
     fn alloc_context(device: &Device<Self>) -> Result<Self::Context>;
@@ -346,6 +358,16 @@ pub trait Provider: Sized + Send + Sync + 'static {
     fn alloc_mw(pd: &Pd<Self>, kind: MwKind, udata: &Udata<'_>) -> Result<(Self::Mw, u32)>;
     /// Gives a memory window up: nothing is accessed through it when this returns.
     fn dealloc_mw(mw: &Mw<Self>);
+
+    /// Adds what the provider knows of a queue pair to its entry in `rdma resource show -dd`. These
+    /// entries are there for everybody to read: no keys, no addresses.
+    fn qp_detail(qp: &Qp<Self>, out: &mut Detail<'_>);
+    /// The same for a completion queue.
+    fn cq_detail(cq: &Cq<Self>, out: &mut Detail<'_>);
+    /// The same for a shared receive queue.
+    fn srq_detail(srq: &Srq<Self>, out: &mut Detail<'_>);
+    /// The same for a memory region.
+    fn mr_detail(mr: &Mr<Self>, out: &mut Detail<'_>);
 
     /// The device has been unregistered; its data is dropped next.
     fn unregistered(device: &Device<Self>);

@@ -11,9 +11,12 @@
 //! `include/rdma/rdma_netlink.h`, `include/rdma/uverbs_ioctl.h`.
 
 mod attr;
+mod debug;
+mod detail;
 mod device;
 mod dmabuf;
 mod event;
+mod follow;
 mod link;
 mod mad;
 mod memory;
@@ -40,6 +43,11 @@ pub use attr::{
     SrqAttr,
     SrqChange, //
 };
+pub use debug::{
+    DebugDir,
+    DebugFile, //
+};
+pub use detail::Detail;
 pub use device::{
     DeviceBuilder,
     DeviceHandle,
@@ -53,6 +61,10 @@ pub use event::{
     QpTarget,
     SrqEvent,
     SrqTarget, //
+};
+pub use follow::{
+    Follower,
+    FollowerRegistration, //
 };
 pub use link::{
     LinkOps,

@@ -91,7 +91,7 @@ lost()
 # one of them came since.
 counters_of()
 {
-	host "$1" rdma statistic show link "$(dev_of "$1")/1" | awk 'NF == 2 { print $1, $2 }'
+	host "$1" rdma statistic show link "$(dev_of "$1")/1" | awk 'NF == 2 && $1 != "link" { print $1, $2 }'
 }
 
 snapshot()

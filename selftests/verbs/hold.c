@@ -7,9 +7,15 @@
 
 static int hold(void)
 {
+	struct ibv_srq_init_attr sa = {
+		.attr = { .max_wr = 10, .max_sge = 1 },
+	};
 	struct opts o = opts_default();
+	struct ibv_recv_wr wr, *bad;
+	struct ibv_srq *srq;
 	struct pair p;
 	struct ep idle;
+	int i;
 	char c;
 
 	o.buf = 12288;
@@ -28,11 +34,18 @@ static int hold(void)
 	check_ok(ibv_dereg_mr(p.b.mr));
 	p.b.mr = ibv_reg_mr(host_b.pd, p.b.buf, 8192, ACC_ALL);
 	check(p.b.mr);
-	printf("mr 0x%x\nmr 0x%x\nmr 0x%x\nready\n", p.a.mr->lkey,
+	srq = ibv_create_srq(host_a.pd, &sa);
+	check(srq);
+	for (i = 0; i < 3; i++) {
+		wr = (struct ibv_recv_wr){ .wr_id = i };
+		check_ok(ibv_post_srq_recv(srq, &wr, &bad));
+	}
+	printf("srq 3\nmr 0x%x\nmr 0x%x\nmr 0x%x\nready\n", p.a.mr->lkey,
 	       p.b.mr->lkey, idle.mr->lkey);
 	fflush(stdout);
 	while (read(0, &c, 1) > 0)
 		;
+	check_ok(ibv_destroy_srq(srq));
 	run_ok(pair_down(&p));
 	run_ok(ep_destroy(&idle));
 	run_ok(host_close(&host_a));

@@ -86,8 +86,11 @@ pub enum Idle {
     ReadLimit,
     /// A work request failed, and earlier ones have yet to complete.
     Failed,
-    /// The network had no room for a packet. Only the surroundings know, and put it in the place of [`Qp::waits_for`].
+    /// The network had no room for a packet. This and the next only the surroundings know, and put it in the place of
+    /// [`Qp::waits_for`].
     Network,
+    /// Memory is being paged in.
+    Pages,
 }
 
 impl Idle {
@@ -107,6 +110,7 @@ impl Idle {
             Self::ReadLimit => "read_limit",
             Self::Failed => "failed",
             Self::Network => "network",
+            Self::Pages => "pages",
         }
     }
 

@@ -2896,6 +2896,7 @@ fn names_are_those_of_the_specification() {
         Idle::ReadLimit,
         Idle::Failed,
         Idle::Network,
+        Idle::Pages,
     ] {
         let spelt: String = format!("{why:?}").to_lowercase();
         assert_eq!(why.name().replace('_', ""), spelt);

@@ -18,7 +18,10 @@ use softirq::{
     BhSpinLock, //
 };
 
-use crate::ring::Ring;
+use crate::{
+    detail::Listener,
+    ring::Ring, //
+};
 
 /// Where completions go.
 enum Entries {
@@ -42,6 +45,16 @@ enum Armed {
     No,
     Solicited,
     Any,
+}
+
+impl Armed {
+    fn name(self) -> &'static str {
+        match self {
+            Armed::No => "no",
+            Armed::Solicited => "solicited",
+            Armed::Any => "any",
+        }
+    }
 }
 
 struct Inner {
@@ -214,6 +227,17 @@ impl CompletionQueue {
         }
     }
 
+    /// Tells what there is to know.
+    pub(crate) fn tell(&self, to: &mut impl Listener) {
+        let (waiting, armed, overrun) = {
+            let inner = self.inner.lock();
+            (inner.entries.count(), inner.armed, inner.overrun)
+        };
+        to.number("waiting", u64::from(waiting));
+        to.word("armed", armed.name());
+        to.number("overrun", u64::from(overrun));
+    }
+
     /// Asks for a notification and tells whether completions are there already.
     pub(crate) fn arm(&self, what: CqNotify) -> bool {
         let mut inner = self.inner.lock();
@@ -222,7 +246,7 @@ impl CompletionQueue {
         } else {
             Armed::Any
         };
-        inner.entries.waiting()
+        inner.entries.count() > 0
     }
 }
 
@@ -258,10 +282,12 @@ impl Entries {
         }
     }
 
-    fn waiting(&self) -> bool {
+    /// How many completions were not polled yet.
+    fn count(&self) -> u32 {
         match self {
-            Entries::User { ring, producer } => ring.consumer() != *producer,
-            Entries::Kernel { used, .. } => *used > 0,
+            Entries::User { ring, producer } => ring.used(ring.consumer(), *producer),
+            // CAST: A queue has fewer than 2^32 entries.
+            Entries::Kernel { used, .. } => *used as u32,
         }
     }
 }

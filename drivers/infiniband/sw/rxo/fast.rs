@@ -27,10 +27,13 @@ use softirq::{
     BhSpinLock, //
 };
 
-use crate::mr::{
-    Domain,
-    Refusal,
-    TAG_MASK, //
+use crate::{
+    detail::Listener,
+    mr::{
+        Domain,
+        Refusal,
+        TAG_MASK, //
+    }, //
 };
 
 /// What the lock protects.
@@ -109,6 +112,20 @@ impl FastMr {
     /// The key that it was made with; the index in it never changes.
     pub(crate) fn first_key(&self) -> u32 {
         self.first_key
+    }
+
+    /// Tells what there is to know.
+    pub(crate) fn tell(&self, to: &mut impl Listener) {
+        let (valid, access, length) = {
+            let inner = self.inner.lock();
+            (inner.valid, inner.access, inner.length)
+        };
+        to.word("kind", "fast");
+        to.word("state", if valid { "registered" } else { "invalid" });
+        if valid {
+            to.number("access", u64::from(access));
+            to.number("length", length);
+        }
     }
 
     /// Takes the pages that the next registration registers. Any context.

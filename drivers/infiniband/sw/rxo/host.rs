@@ -17,6 +17,7 @@ use rdma::{
     Wc, //
 };
 use rxo_transport::{
+    wire::Parsed,
     AsyncEvent,
     AtomicOp,
     Counter,
@@ -32,6 +33,7 @@ use rxo_transport::{
     SendOp,
     SendSlot,
     SendWqe,
+    Trace,
     WcStatus, //
 };
 
@@ -40,6 +42,7 @@ use crate::{
         Calls,
         CompletionQueue, //
     },
+    history::History,
     mr::{
         Domain,
         Refusal,
@@ -55,7 +58,10 @@ use crate::{
         SendQueue, //
     },
     srq::SharedQueue,
-    stats::Stat, //
+    stats::{
+        Stat,
+        Stats, //
+    }, //
 };
 
 /// Bytes of the routing header before a datagram in its receive.
@@ -76,6 +82,8 @@ pub(crate) enum Packet {
 /// The surroundings of a queue pair.
 pub(crate) struct Host {
     pub(crate) port: Arc<Port>,
+    /// The port's counters, and those that the queue pair is bound to.
+    pub(crate) stats: Stats,
     pub(crate) domain: Domain,
     /// The domain of the memory of receives.
     pub(crate) recv_domain: Domain,
@@ -93,6 +101,8 @@ pub(crate) struct Host {
     pub(crate) packet: Option<Packet>,
     /// To be done when the queue pair's lock has been released.
     pub(crate) pending: Pending,
+    /// What happened.
+    pub(crate) history: History,
 }
 
 /// Calls to consumers that wait for the end of the critical section.
@@ -167,9 +177,15 @@ impl Host {
             Data::List(list) => self
                 .port
                 .regions
-                .gather(&self.port.stats, self.domain, list, offset, out)
+                .gather(&self.stats, self.domain, list, offset, out)
                 .map_err(local_fault),
         }
+    }
+
+    /// Counts a packet that came to this queue pair alone.
+    pub(crate) fn count_received(&self, packet: &Parsed) {
+        self.stats.count(Stat::RxPackets);
+        self.stats.add(Stat::RxBytes, packet.wire_len() as u64);
     }
 
     /// Who names keys.
@@ -195,7 +211,7 @@ impl Host {
         self.port
             .regions
             .scatter(
-                &self.port.stats,
+                &self.stats,
                 self.recv_domain,
                 self.rq.list(),
                 0,
@@ -261,6 +277,7 @@ fn payload<E: Copy>(
 fn scatter(
     packet: &mut Option<Packet>,
     port: &Port,
+    stats: &Stats,
     domain: Domain,
     list: &[rdma::Sge],
     offset: u32,
@@ -268,7 +285,7 @@ fn scatter(
 ) -> Result<(), PlaceFault> {
     payload(packet, len, WcStatus::LocProtErr.into(), |at, chunk| {
         port.regions
-            .scatter(&port.stats, domain, list, offset.saturating_add(at), chunk)
+            .scatter(stats, domain, list, offset.saturating_add(at), chunk)
             .map_err(local_fault)
     })
 }
@@ -316,7 +333,8 @@ impl Env for Host {
         }
         let list = self.rq.list();
         let domain = self.recv_domain;
-        scatter(&mut self.packet, &self.port, domain, list, offset, len)
+        let (port, stats) = (&self.port, &self.stats);
+        scatter(&mut self.packet, port, stats, domain, list, offset, len)
     }
 
     fn complete_recv(&mut self, c: RecvCompletion) {
@@ -364,7 +382,8 @@ impl Env for Host {
     ) -> Result<RemoteRange, KeyFault> {
         self.port
             .regions
-            .open(&self.port.stats, self.user(), rkey, va, len, access)
+            .open(&self.stats, self.user(), rkey, va, len, access)
+            .map_err(|refusal| self.key_fault(rkey, refusal))
     }
 
     fn place_remote(
@@ -403,20 +422,35 @@ impl Env for Host {
     ) -> Result<(), KeyFault> {
         self.port
             .regions
-            .flush(&self.port.stats, self.user(), rkey, range, kind)
+            .flush(&self.stats, self.user(), rkey, range, kind)
+            .map_err(|refusal| self.key_fault(rkey, refusal))?;
+        if kind.persistent {
+            return Err(KeyFault::Operational);
+        }
+        rdma::write_barrier();
+        Ok(())
     }
 
     fn invalidate(&mut self, rkey: u32) -> Result<(), KeyFault> {
         self.port
             .regions
-            .invalidate(&self.port.stats, self.user(), rkey)
-            .map_err(|_| KeyFault::Access)
+            .invalidate(&self.stats, self.user(), rkey)
+            .map_err(|refusal| self.key_fault(rkey, refusal))
     }
 
     fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), PlaceFault> {
         match self.sq.data(slot) {
             Some(Data::List(list)) => {
-                scatter(&mut self.packet, &self.port, self.domain, list, offset, len)
+                let (port, stats) = (&self.port, &self.stats);
+                scatter(
+                    &mut self.packet,
+                    port,
+                    stats,
+                    self.domain,
+                    list,
+                    offset,
+                    len,
+                )
             }
             _ => Err(WcStatus::LocQpOpErr.into()),
         }
@@ -429,7 +463,7 @@ impl Env for Host {
         self.port
             .regions
             .scatter(
-                &self.port.stats,
+                &self.stats,
                 self.domain,
                 list,
                 0,
@@ -442,7 +476,7 @@ impl Env for Host {
         if let Some(fault) = self.sq.fault(slot) {
             return Err(fault);
         }
-        let (stats, regions, user) = (&self.port.stats, &self.port.regions, self.user());
+        let (stats, regions, user) = (&self.stats, &self.port.regions, self.user());
         match self.sq.local(slot).ok_or(WcStatus::LocQpOpErr)? {
             Local::Register(r) => r.mr.register(user.domain, r),
             Local::Invalidate(key) => regions.invalidate(stats, user, *key),
@@ -479,11 +513,11 @@ impl Env for Host {
         self.pending.events |= 1 << e as u32;
     }
 
-    fn count(&mut self, c: Counter) {
-        self.port.stats.transport(c, 1);
+    fn count_n(&mut self, c: Counter, n: u32) {
+        self.stats.transport(c, n);
     }
 
-    fn count_n(&mut self, c: Counter, n: u32) {
-        self.port.stats.transport(c, n);
+    fn trace(&mut self, t: Trace) {
+        self.note_step(t);
     }
 }

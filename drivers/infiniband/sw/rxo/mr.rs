@@ -48,6 +48,7 @@ use softirq::{
 };
 
 use crate::{
+    detail::Listener,
     fast::{
         FastMr,
         Registration, //
@@ -124,15 +125,21 @@ impl From<MemoryFault> for Refusal {
 }
 
 impl Refusal {
-    /// Counts it. What is only put off is counted by who puts it off.
-    fn count(self, stats: &Stats) {
-        stats.count(match self {
+    /// What it is counted as; what is only put off is counted by who puts it off.
+    pub(crate) fn stat(self) -> Option<Stat> {
+        Some(match self {
             Refusal::Unknown => Stat::KeyUnknown,
             Refusal::Domain => Stat::KeyDomain,
             Refusal::Rights => Stat::KeyRights,
             Refusal::Range => Stat::KeyRange,
-            Refusal::Absent => return,
-        });
+            Refusal::Absent => return None,
+        })
+    }
+
+    fn count(self, stats: &Stats) {
+        if let Some(stat) = self.stat() {
+            stats.count(stat);
+        }
     }
 
     /// What a peer's access fails with, whose key was found to serve.
@@ -498,6 +505,23 @@ impl Regions {
         })
     }
 
+    /// Tells what there is to know of a region by its key.
+    pub(crate) fn tell(&self, key: u32, to: &mut impl Listener) {
+        let Some(mr) = self.table.get(key >> TAG_BITS) else {
+            return;
+        };
+        let kind = mr.memory.enter().map(|memory| match &*memory {
+            Memory::User(_) => "user",
+            Memory::OnDemand(_) => "odp",
+            Memory::Everything(_) => "odp_all",
+            Memory::DmaBuf(_) => "dmabuf",
+            Memory::Kernel(_) => "all",
+        });
+        to.word("kind", kind.unwrap_or("gone"));
+        to.number("access", u64::from(mr.access));
+        to.number("windows", u64::from(mr.windows.load(Relaxed)));
+    }
+
     /// Registers memory of a process.
     pub(crate) fn add_user(
         &self,
@@ -718,7 +742,7 @@ impl Regions {
         va: u64,
         len: u32,
         what: RemoteAccess,
-    ) -> Result<RemoteRange, KeyFault> {
+    ) -> Result<RemoteRange, Refusal> {
         let rights = match what {
             RemoteAccess::Read => access::REMOTE_READ,
             RemoteAccess::Write => access::REMOTE_WRITE,
@@ -747,14 +771,12 @@ impl Regions {
                 Ok((Target::Fast(registration), at))
             }),
         };
-        let found = found.map(|(target, at)| RemoteRange { target, at, len });
-        found.map_err(|refusal| {
-            refusal.count(stats);
-            KeyFault::Access
-        })
+        found
+            .map(|(target, at)| RemoteRange { target, at, len })
+            .inspect_err(|refusal| refusal.count(stats))
     }
 
-    /// Carries out a FLUSH of the peer of a queue pair: of a range, or of all that the key covers.
+    /// Checks a FLUSH of the peer of a queue pair: of a range, or of all that the key covers.
     ///
     /// What the peer wrote was written by the processor, so it is visible as soon as that has
     /// left its buffers. To make it outlast a loss of power would take persistent memory, which
@@ -766,7 +788,7 @@ impl Regions {
         key: u32,
         range: Option<(u64, u32)>,
         kind: FlushKind,
-    ) -> Result<(), KeyFault> {
+    ) -> Result<(), Refusal> {
         let rights = kind.rights().bits();
         self.table
             .with(key >> TAG_BITS, |mr| {
@@ -774,15 +796,8 @@ impl Regions {
                 mr.check(user.domain, key, va, u64::from(len), rights)
             })
             .unwrap_or(Err(Refusal::Unknown))
-            .map_err(|refusal| {
-                refusal.count(stats);
-                KeyFault::Access
-            })?;
-        if kind.persistent {
-            return Err(KeyFault::Operational);
-        }
-        rdma::write_barrier();
-        Ok(())
+            .inspect_err(|refusal| refusal.count(stats))
+            .map(|_| ())
     }
 
     /// Copies from the memory that a list names, beginning `skip` bytes into it.

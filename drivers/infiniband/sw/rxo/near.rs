@@ -157,7 +157,7 @@ fn carry(
         let near = match payload_of(from, burst.source, &packet) {
             Ok(Some(near)) => near,
             Ok(None) => {
-                to.host.port.stats.count(Stat::RxNoMemory);
+                to.host.stats.count(Stat::RxNoMemory);
                 i = i.saturating_add(1);
                 continue;
             }
@@ -174,6 +174,7 @@ fn carry(
             return absent(i);
         }
         count(from, to, 1, packet.wire_len());
+        from.host.trace_tx(&packet.headers, packet.len);
         i = i.saturating_add(1);
     }
     Ok(None)
@@ -201,6 +202,8 @@ fn carry_run(
     if taken {
         let each = burst.packet_len() as usize + BTH_LEN + ICRC_LEN;
         count(from, to, packets, each.saturating_mul(packets as usize));
+        from.host.trace_tx(&packet.headers, packet.len);
+        to.host.trace_rx(&packet.headers, packet.len);
     }
     taken
 }
@@ -217,11 +220,11 @@ fn parsed(packet: &PacketOut) -> Parsed {
 /// Counts packets, of `bytes` bytes of UDP payload if they were such.
 fn count(from: &Inner, to: &Inner, packets: u32, bytes: usize) {
     let (packets, bytes) = (u64::from(packets), bytes as u64);
-    let sent = &from.host.port.stats;
+    let sent = &from.host.stats;
     sent.add(Stat::TxPackets, packets);
     sent.add(Stat::LoopbackPackets, packets);
     sent.add(Stat::TxBytes, bytes);
-    let received = &to.host.port.stats;
+    let received = &to.host.stats;
     received.add(Stat::RxPackets, packets);
     received.add(Stat::RxBytes, bytes);
 }
@@ -290,7 +293,7 @@ impl Host {
         };
         self.port
             .regions
-            .source(&self.port.stats, self.domain, list, offset, len)
+            .source(&self.stats, self.domain, list, offset, len)
             .map_err(|_| WcStatus::LocProtErr)
     }
 }

@@ -37,6 +37,7 @@ use net::{
     NetEvents, //
 };
 use rdma::{
+    DebugDir,
     DeviceBuilder,
     DeviceHandle,
     LinkOps,
@@ -54,6 +55,10 @@ use softirq::{
 
 use crate::{
     ah::AddressHandle,
+    history::{
+        DeviceHistory,
+        Event, //
+    },
     limits::Limits,
     mr::{
         Domain,
@@ -61,7 +66,10 @@ use crate::{
     },
     provider::Rxo,
     qp::QueuePair,
-    stats::Stats,
+    stats::{
+        Stat,
+        Stats, //
+    },
     switch::{
         self,
         RxoNet, //
@@ -77,10 +85,15 @@ pub(crate) const AH_NUMBERS: RangeInclusive<u32> = 1..=0xff_ffff;
 /// What there is of a device as long as anything refers to it.
 #[pin_data]
 pub(crate) struct Port {
+    /// The number of its namespace, by which users know that.
+    pub(crate) netns: u32,
+    /// The index of its network device in there.
     pub(crate) ifindex: u32,
     pub(crate) guid: u64,
     pub(crate) ns: Arc<Namespace<RxoNet>>,
     pub(crate) stats: Stats,
+    #[pin]
+    pub(crate) history: DeviceHistory,
     pub(crate) limits: Arc<Limits>,
     #[pin]
     pub(crate) regions: Regions,
@@ -145,10 +158,12 @@ impl Port {
         let held = ARef::from(netdev);
         Arc::pin_init(
             try_pin_init!(Self {
+                netns: netdev.with_net(|ns| ns.inum()),
                 ifindex: netdev.ifindex(),
                 guid: guid(netdev.addr().ok_or(EINVAL)?),
                 ns,
                 stats,
+                history <- DeviceHistory::new(),
                 limits,
                 regions <- Regions::new(),
                 ahs <- IdTable::new(c"rxo-ahs"),
@@ -213,6 +228,14 @@ impl Port {
         device.is_some_and(|d| d.with(|d| d.has_gid(gid)).unwrap_or(false))
     }
 
+    /// Counts and notes a packet that no queue pair is concerned by. `number` is the queue pair
+    /// that it is for, if that is known.
+    pub(crate) fn refuse(&self, why: Stat, number: u32) {
+        self.stats.count(why);
+        self.history.note(Event::Refused(why), number);
+        self.trace_refused(why, number);
+    }
+
     /// QP 1, if it exists.
     pub(crate) fn gsi(&self) -> Option<Arc<QueuePair>> {
         self.gsi.lock().clone()
@@ -260,6 +283,8 @@ struct Entry {
 
 /// All devices of the module.
 pub(crate) struct Ports {
+    /// The folder that the devices' own are in.
+    pub(crate) debug: Option<DebugDir>,
     namespaces: Pin<KBox<Namespaces<RxoNet>>>,
     /// Where devices are unregistered whose network device goes.
     removals: OwnedQueue,
@@ -288,6 +313,8 @@ impl Ports {
         };
         let this = Arc::new(
             Self {
+                // Without debugfs there is nothing to see, and all else works.
+                debug: DebugDir::new(c"rxo", None).ok(),
                 namespaces,
                 removals: OwnedQueue::new(c"rxo-removals", QueueKind::Patient)?,
             },
@@ -297,7 +324,8 @@ impl Ports {
         Ok(Published(this))
     }
 
-    fn get() -> Option<Arc<Self>> {
+    /// The list, while the module is loaded.
+    pub(crate) fn get() -> Option<Arc<Self>> {
         GLOBAL.lock().ports.clone()
     }
 
@@ -375,9 +403,12 @@ impl NetEvents for Watcher {
                 }
             }
             NetEvent::Up | NetEvent::Down | NetEvent::Change => {
-                device.port_event(match port.state() {
-                    PortState::Active => PortEvent::Active,
-                    PortState::Polling | PortState::Disabled => PortEvent::Error,
+                let active = port.state() == PortState::Active;
+                port.history.note(Event::Port(active), 0);
+                device.port_event(if active {
+                    PortEvent::Active
+                } else {
+                    PortEvent::Error
                 });
             }
             _ => (),

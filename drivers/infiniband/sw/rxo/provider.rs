@@ -23,6 +23,7 @@ use rdma::{
     Cq,
     CqNotify,
     CqTarget,
+    Detail,
     Device,
     DeviceAttr,
     DmaBuf,
@@ -103,6 +104,7 @@ use crate::{
     },
     stats::{
         self,
+        Set,
         Stat, //
     },
 };
@@ -222,6 +224,7 @@ impl Provider for Rxo {
     type Srq = SrqHandle;
     type Mw = MwHandle;
     type Mr = MrHandle;
+    type Counter = Arc<Set>;
 
     fn query_device(device: &Device<Self>) -> DeviceAttr {
         DeviceAttr {
@@ -296,7 +299,19 @@ impl Provider for Rxo {
     }
 
     fn read_counter(device: &Device<Self>, index: usize) -> u64 {
-        device.data().stats.read(index)
+        device.data().stats.unbound(index)
+    }
+
+    fn new_counter(_device: &Device<Self>) -> Result<Arc<Set>> {
+        Ok(Arc::new(Set::new()?, GFP_KERNEL)?)
+    }
+
+    fn bind_counter(qp: &Qp<Self>, counter: Option<&Arc<Set>>) {
+        qp.data().qp.bind_counters(counter.cloned());
+    }
+
+    fn read_bound(counter: &Arc<Set>, index: usize) -> u64 {
+        counter.read(index)
     }
 
     fn port_counters(device: &Device<Self>) -> PortCounters {
@@ -846,6 +861,26 @@ impl Provider for Rxo {
     fn dealloc_mw(mw: &Mw<Self>) {
         let MwHandle { window, port, .. } = mw.data();
         port.regions.remove_window(window);
+    }
+
+    fn qp_detail(qp: &Qp<Self>, out: &mut Detail<'_>) {
+        qp.data().qp.view().tell(out);
+    }
+
+    fn cq_detail(cq: &Cq<Self>, out: &mut Detail<'_>) {
+        cq.data().cq.tell(out);
+    }
+
+    fn srq_detail(srq: &Srq<Self>, out: &mut Detail<'_>) {
+        srq.data().queue.tell(out);
+    }
+
+    fn mr_detail(mr: &rdma::Mr<Self>, out: &mut Detail<'_>) {
+        let MrHandle { region, port, .. } = mr.data();
+        match region {
+            Region::Plain(key) => port.regions.tell(*key, out),
+            Region::Fast(mr) => mr.tell(out),
+        }
     }
 
     fn unregistered(device: &Device<Self>) {

@@ -40,6 +40,7 @@ use rxo_transport::{
     AsyncEvent,
     Burst,
     Env,
+    Idle,
     Mtu,
     PostError,
     Qp,
@@ -63,6 +64,11 @@ use softirq::{
 use crate::{
     ah::Ends,
     cq::CompletionQueue,
+    detail::QpView,
+    history::{
+        Event,
+        History, //
+    },
     host::{
         Host,
         Packet,
@@ -83,7 +89,10 @@ use crate::{
         SendQueue, //
     },
     srq::SharedQueue,
-    stats::Stat,
+    stats::{
+        Set,
+        Stat, //
+    },
     tx::{
         self,
         Rest,
@@ -297,6 +306,7 @@ impl QueuePair {
         qp.set_pkey(DEFAULT_PKEY);
         let host = Host {
             port: p.port.clone(),
+            stats: p.port.stats.clone(),
             domain: p.domain,
             recv_domain: p.srq.as_ref().map_or(p.domain, |s| s.domain),
             identity: p.port.new_domain().0,
@@ -309,6 +319,7 @@ impl QueuePair {
             rq: p.rq,
             packet: None,
             pending: Pending::default(),
+            history: History::new(),
         };
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -430,7 +441,7 @@ impl QueuePair {
             // The consumer lost a completion, so it can't make sense of those that follow.
             inner.fail(now());
             let lost = inner.host.pending.lost();
-            self.port.stats.add(Stat::CqOverflows, u64::from(lost));
+            inner.host.stats.add(Stat::CqOverflows, u64::from(lost));
         }
         self.arm(this, inner, again);
         core::mem::take(&mut inner.host.pending)
@@ -561,10 +572,15 @@ impl QueuePair {
                 .way
                 .as_ref()
                 .is_some_and(|way| buf.saddr() != way.ends.remote || buf.daddr() != way.ends.local);
+            // What is for many is counted once, before it is given to each.
+            let group = buf.daddr().is_multicast();
             let mut buf = buf;
             while let Some((parsed, payload)) = next(&buf) {
+                if !group {
+                    inner.host.count_received(&parsed);
+                }
                 if foreign {
-                    inner.host.port.stats.count(Stat::RxWrongAddress);
+                    inner.host.refuse(Stat::RxWrongAddress, &parsed);
                     continue;
                 }
                 let verdict = inner.take_in(now, &parsed, Packet::Wire { buf, payload });
@@ -626,6 +642,9 @@ impl QueuePair {
             let Some(mut p) = inner.host.sq.pull(&self.port, self.domain, datagrams) else {
                 return Ok(taken);
             };
+            if inner.host.sq.is_spoiled() {
+                inner.host.stats.count(Stat::WqeInvalid);
+            }
             loop {
                 match inner.qp.post_send(now, p.wqe, &mut inner.host) {
                     Ok(_) => break,
@@ -634,7 +653,7 @@ impl QueuePair {
                         if inner.host.sq.is_spoiled() {
                             return Err(EINVAL);
                         }
-                        inner.host.port.stats.count(Stat::WqeInvalid);
+                        inner.host.stats.count(Stat::WqeInvalid);
                         inner.host.sq.spoil(&mut p.wqe, WcStatus::LocQpOpErr);
                     }
                 }
@@ -803,6 +822,43 @@ impl QueuePair {
         (attrs, self.cap, self.signal_all)
     }
 
+    /// Counts from now on in this set too, or in none besides the port's.
+    pub(crate) fn bind_counters(&self, set: Option<Arc<Set>>) {
+        // What it counted in is let go outside of the lock.
+        let _old = {
+            let mut inner = self.inner.lock();
+            inner.host.stats.bind(set)
+        };
+    }
+
+    /// Looks at everything at once.
+    pub(crate) fn view(&self) -> QpView {
+        let inner = self.inner.lock();
+        let now = now();
+        let status = inner.qp.status();
+        QpView {
+            kind: inner.qp.qp_type(),
+            waits_for: match &inner.unsent {
+                Some(unsent) if unsent.rest.why == Wait::Network => Idle::Network,
+                Some(_) => Idle::Pages,
+                None => inner.qp.waits_for(now),
+            },
+            timer_in: status
+                .timer
+                .map(|(at, _)| at.saturating_since(now).as_nanos()),
+            status,
+            attr: inner.qp.query(),
+            peer: inner.way.as_ref().map(|way| way.ends.remote),
+            sq_size: self.cap.max_send_wr,
+            recvs: inner.host.rq.len().map(|n| (n, self.cap.max_recv_wr)),
+        }
+    }
+
+    /// What happened to it.
+    pub(crate) fn history(&self) -> History {
+        self.inner.lock().host.history
+    }
+
     /// Takes the queue pair out of service: nothing happens on it when this returns. May sleep.
     pub(crate) fn shut_down(&self) {
         self.gate.close();
@@ -812,6 +868,9 @@ impl QueuePair {
         inner.way = None;
         inner.waiting = Waiting::default();
         inner.host.sq.reset_slots();
+        let (kind, history) = (inner.qp.qp_type(), inner.host.history);
+        drop(inner);
+        self.port.history.keep(self.number, kind, &history);
     }
 }
 
@@ -820,8 +879,11 @@ impl Inner {
     /// to.
     pub(crate) fn take_in(&mut self, now: Instant, parsed: &Parsed, packet: Packet) -> Verdict {
         self.host.packet = Some(packet);
+        // CAST: A packet has less than 64 KiB.
+        self.host
+            .trace_rx(&parsed.headers, parsed.payload_len as u32);
         if !self.is_in_partition(parsed) {
-            self.host.port.stats.count(Stat::RxBadPkey);
+            self.host.refuse(Stat::RxBadPkey, parsed);
             return Verdict::Done;
         }
         if self.is_waiting() {
@@ -853,7 +915,7 @@ impl Inner {
         } else {
             unsent.tries = 1;
             if rest.why == Wait::Pages {
-                self.host.port.stats.count(Stat::TxPageWaits);
+                self.host.stats.count(Stat::TxPageWaits);
             }
         }
         unsent.rest = rest;
@@ -873,6 +935,7 @@ impl Inner {
             return;
         }
         self.host.event(AsyncEvent::QpFatal);
+        self.host.history.note(Event::CqOverrun, 0);
         let attr = QpAttr {
             state: Some(QpState::Err),
             ..QpAttr::default()
@@ -918,7 +981,7 @@ impl Inner {
             payload,
         };
         let waits = room && waiting.packets.push(waiter, GFP_ATOMIC).is_ok();
-        self.host.port.stats.count(if waits {
+        self.host.stats.count(if waits {
             Stat::RxPageWaits
         } else {
             Stat::RxPageWaitDrops

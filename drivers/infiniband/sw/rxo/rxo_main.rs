@@ -16,7 +16,9 @@ use kernel::prelude::*;
 mod abi;
 mod ah;
 mod cq;
+mod detail;
 mod fast;
+mod history;
 mod host;
 mod limits;
 mod mcast;
@@ -28,10 +30,12 @@ mod provider;
 mod qp;
 mod ring;
 mod rq;
+mod snapshot;
 mod sq;
 mod srq;
 mod stats;
 mod switch;
+mod trace;
 mod tx;
 
 use crate::{
@@ -41,6 +45,8 @@ use crate::{
         Published,
         Watcher, //
     },
+    provider::Rxo,
+    snapshot::Shower,
     switch::RxoNet, //
 };
 
@@ -70,6 +76,7 @@ struct RxoModule {
     links: Option<Pin<KBox<rdma::LinkRegistration<Links>>>>,
     notifier: Option<Pin<KBox<net::NotifierRegistration<Watcher>>>>,
     published: Published,
+    shower: Option<Pin<KBox<rdma::FollowerRegistration<Rxo, Shower>>>>,
     /// Waits, as it goes last, for what the tables have let go.
     _reclaimer: softirq::Reclaimer,
 }
@@ -79,12 +86,14 @@ impl kernel::Module for RxoModule {
         let reclaimer = softirq::Reclaimer::new(c"rxo")?;
         let namespaces = KBox::pin_init(net::Namespaces::<RxoNet>::new(), GFP_KERNEL)?;
         let published = Ports::publish(namespaces)?;
+        let shower = KBox::pin_init(rdma::FollowerRegistration::new(), GFP_KERNEL)?;
         let notifier = KBox::pin_init(net::NotifierRegistration::new(Watcher), GFP_KERNEL)?;
         let links = KBox::pin_init(rdma::LinkRegistration::new(), GFP_KERNEL)?;
         Ok(Self {
             links: Some(links),
             notifier: Some(notifier),
             published,
+            shower: Some(shower),
             _reclaimer: reclaimer,
         })
     }
@@ -95,5 +104,6 @@ impl Drop for RxoModule {
         drop(self.links.take());
         self.published.ports().remove_all();
         drop(self.notifier.take());
+        drop(self.shower.take());
     }
 }

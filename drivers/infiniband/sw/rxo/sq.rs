@@ -34,8 +34,7 @@ use crate::{
     mw::Bind,
     port::Port,
     provider::Rxo,
-    ring::Ring,
-    stats::Stat, //
+    ring::Ring, //
 };
 
 /// What is kept of a work request besides what the transport keeps.
@@ -287,7 +286,6 @@ impl SendQueue {
         };
         self.scratch = scratch;
         if let Err(status) = result {
-            port.stats.count(Stat::WqeInvalid);
             self.spoil(&mut wqe, status);
         }
         Some(Prepared { wqe })

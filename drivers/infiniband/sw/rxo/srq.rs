@@ -33,6 +33,7 @@ use softirq::{
 
 use crate::{
     abi::MapInfo,
+    detail::Listener,
     limits::{
         Permit,
         MAX_SRQ_WR, //
@@ -131,6 +132,17 @@ impl SharedQueue {
             max_sge: self.max_sge as u32,
             limit: inner.limit,
         }
+    }
+
+    /// Tells what there is to know.
+    pub(crate) fn tell(&self, to: &mut impl Listener) {
+        let (posted, size, limit) = {
+            let inner = self.inner.lock();
+            (inner.posts.len(), inner.posts.capacity(), inner.limit)
+        };
+        to.number("posted", u64::from(posted));
+        to.number("size", u64::from(size));
+        to.number("limit", u64::from(limit));
     }
 
     /// Sets a new limit and, if `posts` are given, moves to them: both or nothing.

@@ -2,6 +2,10 @@
 
 //! The counters of a port: those of the transport, then those of the driver.
 
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rxo_transport::Counter;
 use softirq::Counters;
 
@@ -64,13 +68,20 @@ pub(crate) enum Stat {
     CqOverflows,
 }
 
+impl Stat {
+    /// The name, as `rdma statistic` shows it.
+    pub(crate) const fn name(self) -> &'static str {
+        NAMES[TRANSPORT + self as usize]
+    }
+}
+
 const DRIVER: usize = Stat::CqOverflows as usize + 1;
 const TRANSPORT: usize = Counter::ALL.len();
 /// How many counters there are.
 pub(crate) const COUNT: usize = TRANSPORT + DRIVER;
 
 /// The names, as `rdma statistic` shows them.
-const NAMES: [&str; COUNT] = {
+pub(crate) const NAMES: [&str; COUNT] = {
     let mut out = [""; COUNT];
     let mut i = 0;
     while i < TRANSPORT {
@@ -120,13 +131,44 @@ static TABLE: rdma::StatTable<COUNT> = C_NAMES.table();
 /// Descriptions of the counters for the core.
 pub(crate) const DESCS: rdma::StatDescs = rdma::StatDescs::new(&TABLE);
 
-/// The counters of a port.
-pub(crate) struct Stats(Counters<COUNT>);
+/// One set of counters.
+pub(crate) type Set = Counters<COUNT>;
+
+/// The counters of a port, as someone who counts has them.
+///
+/// Whoever counts for a queue pair that is bound to a set of its own (`rdma statistic qp bind`)
+/// counts in three places: the port's, that set, and the port's sum of all such sets. The core adds
+/// all sets to what it is told of the port, so it is told of the rest alone; see [`Self::unbound`].
+#[derive(Clone)]
+pub(crate) struct Stats {
+    all: Arc<Set>,
+    in_sets: Arc<Set>,
+    set: Option<Arc<Set>>,
+}
 
 impl Stats {
     /// All at zero.
-    pub(crate) fn new() -> kernel::error::Result<Self> {
-        Ok(Self(Counters::new()?))
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            all: Arc::new(Set::new()?, GFP_KERNEL)?,
+            in_sets: Arc::new(Set::new()?, GFP_KERNEL)?,
+            set: None,
+        })
+    }
+
+    /// Counts from now on in this set too, or in none besides the port's. Returns the one before.
+    #[must_use = "it may be the last reference, to be dropped where no lock is held"]
+    pub(crate) fn bind(&mut self, set: Option<Arc<Set>>) -> Option<Arc<Set>> {
+        core::mem::replace(&mut self.set, set)
+    }
+
+    #[inline]
+    fn add_at(&self, index: usize, n: u64) {
+        self.all.add(index, n);
+        if let Some(set) = &self.set {
+            set.add(index, n);
+            self.in_sets.add(index, n);
+        }
     }
 
     /// Counts something of the driver's.
@@ -136,26 +178,33 @@ impl Stats {
 
     /// Adds to something of the driver's.
     pub(crate) fn add(&self, s: Stat, n: u64) {
-        self.0.add(TRANSPORT + s as usize, n);
+        self.add_at(TRANSPORT + s as usize, n);
     }
 
     /// Counts something of the transport's.
     pub(crate) fn transport(&self, c: Counter, n: u32) {
-        self.0.add(c as usize, u64::from(n));
+        self.add_at(c as usize, u64::from(n));
     }
 
-    /// Reads a counter by its place.
+    /// Reads a counter of the port by its place.
     pub(crate) fn read(&self, index: usize) -> u64 {
-        self.0.read(index)
+        self.all.read(index)
+    }
+
+    /// Reads what was not counted in any set besides the port's, by its place.
+    pub(crate) fn unbound(&self, index: usize) -> u64 {
+        // In the order in which it is not less than nothing.
+        let in_sets = self.in_sets.read(index);
+        self.all.read(index).saturating_sub(in_sets)
     }
 
     /// Reads something of the driver's.
     pub(crate) fn get(&self, s: Stat) -> u64 {
-        self.0.read(TRANSPORT + s as usize)
+        self.read(TRANSPORT + s as usize)
     }
 
     /// Reads something of the transport's.
     pub(crate) fn get_transport(&self, c: Counter) -> u64 {
-        self.0.read(c as usize)
+        self.read(c as usize)
     }
 }

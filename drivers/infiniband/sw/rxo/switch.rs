@@ -44,10 +44,7 @@ use crate::{
     mcast::Groups,
     port::Port,
     qp::QueuePair,
-    stats::{
-        Stat,
-        Stats, //
-    },
+    stats::Stat,
     tx::{
         crc32,
         invariant_crc,
@@ -113,10 +110,22 @@ impl Switch {
         }
     }
 
+    /// Drops a packet that no queue pair is concerned by.
+    fn refuse(&self, buf: &RxBuf, why: Stat, number: u32) {
+        if let Some(port) = self.port(buf) {
+            port.refuse(why, number);
+        }
+    }
+
+    /// Calls a function with each queue pair. It may sleep if the caller may.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&QueuePair)) {
+        self.qps.for_each(|_, qp| f(&qp));
+    }
+
     /// Gives a datagram to all queue pairs that are attached to its group.
     fn spread(&self, buf: &RxBuf, parsed: &Parsed) {
         let Some(members) = self.groups.members(buf.ifindex(), buf.daddr()) else {
-            return self.count(buf, Stat::RxNoQp);
+            return self.refuse(buf, Stat::RxNoQp, MULTICAST);
         };
         let attached = members.iter().filter(|m| m.is_attached());
         for (i, qp) in attached.map(|m| &m.qp).enumerate() {
@@ -189,12 +198,6 @@ impl Switch {
     }
 }
 
-/// Counts a packet that has a queue pair.
-fn note_received(stats: &Stats, parsed: &Parsed) {
-    stats.count(Stat::RxPackets);
-    stats.add(Stat::RxBytes, parsed.wire_len() as u64);
-}
-
 /// Packets of a train that were found intact.
 struct Intact {
     /// The first that was looked at.
@@ -225,7 +228,7 @@ impl Intact {
                     }
                     this.bits |= 1 << i;
                 }
-                Err(stat) => switch.count(buf, stat),
+                Err(why) => switch.refuse(buf, why, 0),
             }
         }
         this
@@ -260,7 +263,7 @@ impl Receiver for Switch {
         let mut buf = skb.into_buf();
         // It is looked at more than once: what was checked must be what is used.
         if buf.settle().is_err() {
-            return self.count(&buf, Stat::RxNoMemory);
+            return self.refuse(&buf, Stat::RxNoMemory, 0);
         }
         if buf.daddr().is_multicast() {
             self.receive_multicast(buf);
@@ -277,15 +280,15 @@ impl Switch {
     fn receive_one(&self, mut buf: RxBuf) {
         let (parsed, payload) = match Self::check(&mut buf, 0) {
             Ok(checked) => checked,
-            Err(stat) => return self.count(&buf, stat),
+            Err(why) => return self.refuse(&buf, why, 0),
         };
-        match self.find(&buf, parsed.headers.bth.dest_qp) {
+        let number = parsed.headers.bth.dest_qp;
+        match self.find(&buf, number) {
             Some(qp) => {
-                note_received(&qp.port.stats, &parsed);
                 let mut packet = Some((parsed, payload));
                 QueuePair::receive(qp.as_arc_borrow(), buf, |_| packet.take());
             }
-            None => self.count(&buf, Stat::RxNoQp),
+            None => self.refuse(&buf, Stat::RxNoQp, number),
         }
     }
 
@@ -300,12 +303,7 @@ impl Switch {
             while intact.bits != 0 {
                 match self.find(&buf, intact.number) {
                     Some(qp) => {
-                        let stats = &qp.port.stats;
-                        let packets = |buf: &RxBuf| {
-                            intact
-                                .next(buf)
-                                .inspect(|(parsed, _)| note_received(stats, parsed))
-                        };
+                        let packets = |buf: &RxBuf| intact.next(buf);
                         match QueuePair::receive(qp.as_arc_borrow(), buf, packets) {
                             Some(back) => buf = back,
                             // It is on its way out, and the rest of the train is lost.
@@ -314,7 +312,7 @@ impl Switch {
                     }
                     None => {
                         while intact.next(&buf).is_some() {
-                            self.count(&buf, Stat::RxNoQp);
+                            self.refuse(&buf, Stat::RxNoQp, intact.number);
                         }
                     }
                 }
@@ -329,8 +327,8 @@ impl Switch {
             Ok((parsed, _)) if parsed.headers.bth.dest_qp == MULTICAST => {
                 self.spread(&buf, &parsed);
             }
-            Ok(_) => self.count(&buf, Stat::RxNoQp),
-            Err(stat) => self.count(&buf, stat),
+            Ok((parsed, _)) => self.refuse(&buf, Stat::RxNoQp, parsed.headers.bth.dest_qp),
+            Err(why) => self.refuse(&buf, why, 0),
         }
     }
 }

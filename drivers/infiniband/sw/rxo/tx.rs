@@ -171,7 +171,7 @@ pub(crate) fn send_burst(
     burst: &Burst,
     from: u32,
 ) -> Result<Option<Rest>, WcStatus> {
-    let stats = &host.port.stats;
+    let stats = &host.stats;
     let mut at = from;
     while at < burst.count {
         let header = way.header(*ip_id);
@@ -303,7 +303,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     fn stats(&self) -> &Stats {
-        &self.host.port.stats
+        &self.host.stats
     }
 
     /// Writes a packet from its base transport header to its invariant CRC, for which `below` are
@@ -328,6 +328,7 @@ impl Load<'_> {
         pad.fill(0);
         let crc = invariant_crc(below.ip(), below.udp(), rest).ok_or(FAULT)?;
         *icrc = (!crc).to_le_bytes();
+        self.host.trace_tx(&packet.headers, packet.len);
         Ok(())
     }
 

@@ -1,0 +1,153 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The tracepoints, through tracefs as trace-cmd and perf use them.
+
+# shellcheck source=selftests/lib/tap.sh
+. "$(dirname "$0")/lib/tap.sh"
+# shellcheck source=selftests/lib/symptom.sh
+. "$TESTS/lib/symptom.sh"
+
+TRACE=/sys/kernel/tracing
+if [ "$RXO_DRIVER" != rxo ]; then
+	t "tracepoints" skip "they are rxo's"
+	finish
+fi
+if [ ! -d $TRACE/events ]; then
+	t "tracepoints" skip "this kernel has no tracefs"
+	finish
+fi
+must_build symptom symptom.c rig.c
+
+# A queue pair by its number alone may be one of either host.
+A="netns=$(stat -Lc %i /run/netns/hosta) ifindex=[0-9]* qpn="
+B="netns=$(stat -Lc %i /run/netns/hostb) ifindex=[0-9]* qpn="
+
+trace_on()
+{
+	echo 0 >$TRACE/tracing_on
+	echo >$TRACE/trace
+	echo "${1:-1}" >$TRACE/events/rxo/enable
+	echo 1 >$TRACE/tracing_on
+}
+
+trace_off()
+{
+	echo 0 >$TRACE/tracing_on
+	echo 0 >$TRACE/events/rxo/enable
+	cat $TRACE/trace >"$TMP/trace"
+}
+
+# traced EVENT REGEX [COUNT]: lines of an event.
+traced() { expect_line "$TMP/trace" "$1" "rxo_$1: .*$2" "${@:3}"; }
+
+case_there()
+{
+	local e
+
+	for e in tx rx qp_state nak_sent nak_received retransmit stall stall_end drop key_fault error; do
+		[ -e $TRACE/events/rxo/rxo_$e/format ] || { echo "no rxo_$e"; return 1; }
+		is 0 cat $TRACE/events/rxo/rxo_$e/enable || return 1
+	done
+	is 11 sh -c "ls -d $TRACE/events/rxo/rxo_* | wc -l"
+}
+
+case_well()
+{
+	local a b
+
+	trace_on
+	symptom well
+	through idle done
+	ended_well || return 1
+	trace_off
+	a=$(told "qp a") b=$(told "qp b")
+	traced qp_state "$A$a from=INIT to=RTR" 1 && traced qp_state "$A$a from=RTR to=RTS" 1 &&
+		traced tx "$A$a dest_qpn=$b opcode=0x00 psn=$((0x123456)) len=1024 syndrome=0xff" 1 &&
+		traced rx "$B$b dest_qpn=$b opcode=0x00 psn=$((0x123456)) len=1024 syndrome=0xff" 1 &&
+		traced tx "$B$b dest_qpn=$a opcode=0x11 .* syndrome=0x[01]" &&
+		traced rx "$A$a dest_qpn=$a opcode=0x11 .* syndrome=0x[01]" &&
+		traced retransmit "$A$a" 0 && traced drop "$B$b" 0
+}
+
+case_loss()
+{
+	local a b
+
+	trace_on
+	symptom no_answer
+	look begin && lose b && go && through trying failed
+	ended_well || { lose_off; return 1; }
+	lose_off
+	trace_off
+	a=$(told "qp a")
+	traced retransmit "$A$a psn=$((0x123456)) why=timeout left=1" 1 &&
+		traced retransmit "$A$a psn=$((0x123456)) why=timeout left=0" 1 &&
+		traced tx "$A$a .*psn=$((0x123456)) " 3 &&
+		traced error "$A$a what=send why=retry_exc_err" 1 &&
+		traced qp_state "$A$a from=RTS to=ERR" 1
+}
+
+case_naks()
+{
+	local a b
+
+	trace_on
+	symptom unknown_key
+	through begin failed
+	ended_well || return 1
+	a=$(told "qp a") b=$(told "qp b") key=$(printf '0x%08x' "$(told key)")
+	symptom slow_receiver
+	through begin done
+	ended_well || return 1
+	symptom sender_ahead
+	through begin trying failed
+	ended_well || return 1
+	trace_off
+	traced key_fault "$B$b key=$key why=key_unknown" 1 && traced nak_sent "$B$b .* why=remote_access" 1 &&
+		traced nak_received "$A$a .* why=remote_access" 1 &&
+		traced error "$B$b what=event why=qp_access_err" 1 || return 1
+	traced stall "psn=[0-9]* why=credit" && traced stall_end "why=credit us=[1-9]" || return 1
+	b=$(told "qp b")
+	traced drop "$B$b .* why=drop_gap" && traced nak_sent "$B$b .* why=sequence" 1
+}
+
+# By texts and by numbers, as `perf record --filter` has it.
+case_filter()
+{
+	local f=$TRACE/events/rxo/rxo_retransmit/filter
+
+	echo 'why == "rnr"' >$f || return 1
+	trace_on
+	symptom no_answer
+	look begin && lose b && go && through trying failed
+	ended_well || { lose_off; return 1; }
+	lose_off
+	trace_off
+	echo 0 >$f
+	traced retransmit 'why=timeout' 0
+}
+
+# Off and on again with packets under way.
+case_toggle()
+{
+	local i
+
+	(exec "$BIN/link" -a "$HOSTA" -b "$HOSTB" stream_mixed) >"$TMP/busy" 2>&1 &
+	for i in $(seq 20); do
+		trace_on
+		sleep 0.05
+		trace_off
+	done
+	wait $! || { cat "$TMP/busy"; return 1; }
+	[ "$(grep -c 'rxo_tx:' "$TMP/trace")" -gt 0 ] || echo "nothing was under way any more"
+}
+
+must_build link link.c rig.c
+t "each is there, and off" case_there
+t "states, packets and ACKs" case_well
+t "retransmission with its cause, and the end" case_loss
+t "NAKs, keys, stalls, drops" case_naks
+t "filters" case_filter
+t "on and off under traffic" case_toggle
+finish
