@@ -21,6 +21,16 @@ bool rust_helper_in_process_context(void)
 	return in_task() && !in_softirq() && !irqs_disabled();
 }
 
+void rust_helper_task_stay(void)
+{
+	migrate_disable();
+}
+
+void rust_helper_task_go(void)
+{
+	migrate_enable();
+}
+
 /*
  * Bottom halves can't run on this CPU while its interrupts are off, and must
  * not be enabled then. Returns whether bottom halves were disabled.

@@ -25,6 +25,7 @@ mod counters;
 mod deadline;
 mod gate;
 mod id_table;
+mod one_cpu;
 mod queue;
 mod reclaim;
 mod run_down;
@@ -60,6 +61,7 @@ pub use id_table::{
     IdTable,
     Reservation, //
 };
+pub use one_cpu::OneCpu;
 pub use queue::{
     OwnedQueue,
     QueueKind, //

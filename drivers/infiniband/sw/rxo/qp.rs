@@ -58,7 +58,8 @@ use softirq::{
     BhSpinLock,
     DeadlineTimer,
     Gate,
-    HasDeadline, //
+    HasDeadline,
+    OneCpu, //
 };
 
 use crate::{
@@ -604,6 +605,8 @@ impl QueuePair {
     /// `EINVAL` in a state that takes no sends, `ENOMEM`.
     pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
         Self::furnish(this)?;
+        // From another CPU packets could overtake those that are sent from this one.
+        let _one_cpu = OneCpu::stay();
         // No more than a ring holds, whatever the process does to its index meanwhile.
         let pieces = this.cap.max_send_wr / DOORBELL_WRS + 1;
         let (mut result, mut more) = (Ok(()), false);
