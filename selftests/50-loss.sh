@@ -6,6 +6,8 @@
 
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
+# shellcheck source=selftests/lib/wire.sh
+. "$TESTS/lib/wire.sh"
 
 case $RXO_DRIVER in
 rxo)
@@ -137,7 +139,10 @@ wire
 {
 	t "1 % loss" bad_wire $RETRANSMITS $LOSSES -- netem loss 1%
 	t "1 % duplication" bad_wire $DUPLICATES -- netem duplicate 1%
+	# In a train the packets of a message can't overtake each other.
+	no_trains
 	t "reordering" bad_wire $DISORDER -- netem delay 300us reorder 90% 25%
+	trains
 	t "1 % corruption" bad_wire $CORRUPTION -- netem corrupt 1%
 }
 t "all of it" bad_wire -- netem delay 200us 100us loss 0.5% duplicate 0.5% corrupt 0.5%
