@@ -10,10 +10,7 @@
 # shellcheck source=selftests/lib/wire.sh
 . "$TESTS/lib/wire.sh"
 
-if [ "$RXO_DRIVER" != rxo ]; then
-	t "with rdma_rxe" skip "this is for rxo"
-	finish
-fi
+only_rxo "with rdma_rxe" "this is for rxo"
 must_build link link.c rig.c
 
 # rdma_rxe allocates its device in the first namespace and must be moved.

@@ -9,10 +9,7 @@
 # shellcheck source=selftests/lib/wire.sh
 . "$TESTS/lib/wire.sh"
 
-if [ "$RXO_DRIVER" != rxo ]; then
-	t "lost packets" skip "the counters are rxo's"
-	finish
-fi
+only_rxo "lost packets" "the counters are rxo's"
 must_build link link.c rig.c
 
 no_trains || exit 1

@@ -9,10 +9,7 @@
 # shellcheck source=selftests/lib/symptom.sh
 . "$TESTS/lib/symptom.sh"
 
-if [ "$RXO_DRIVER" != rxo ]; then
-	t "driver detail" skip "the detail is rxo's"
-	finish
-fi
+only_rxo "driver detail" "the detail is rxo's"
 must_build symptom symptom.c rig.c
 must_build hold hold.c rig.c
 

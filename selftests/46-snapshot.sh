@@ -9,10 +9,7 @@
 # shellcheck source=selftests/lib/symptom.sh
 . "$TESTS/lib/symptom.sh"
 
-if [ "$RXO_DRIVER" != rxo ]; then
-	t "snapshot" skip "it is rxo's"
-	finish
-fi
+only_rxo "snapshot" "it is rxo's"
 must_build symptom symptom.c rig.c
 must_build link link.c rig.c
 

@@ -10,10 +10,7 @@
 # shellcheck source=selftests/lib/symptom.sh
 . "$TESTS/lib/symptom.sh"
 
-if [ "$RXO_DRIVER" != rxo ]; then
-	t "diagnosis" skip "the guide is rxo's"
-	finish
-fi
+only_rxo "diagnosis" "the guide is rxo's"
 must_build symptom symptom.c rig.c
 
 # What each symptom has to itself: the others must not show it.

@@ -9,10 +9,7 @@
 . "$TESTS/lib/symptom.sh"
 
 TRACE=/sys/kernel/tracing
-if [ "$RXO_DRIVER" != rxo ]; then
-	t "tracepoints" skip "they are rxo's"
-	finish
-fi
+only_rxo "tracepoints" "they are rxo's"
 if [ ! -d $TRACE/events ]; then
 	t "tracepoints" skip "this kernel has no tracefs"
 	finish

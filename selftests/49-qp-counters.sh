@@ -8,10 +8,7 @@
 # shellcheck source=selftests/lib/symptom.sh
 . "$TESTS/lib/symptom.sh"
 
-if [ "$RXO_DRIVER" != rxo ]; then
-	t "counters of queue pairs" skip "rdma_rxe and siw have none"
-	finish
-fi
+only_rxo "counters of queue pairs" "rdma_rxe and siw have none"
 must_build symptom symptom.c rig.c
 
 stat_qp() { host a rdma statistic qp "$@"; }

@@ -17,10 +17,7 @@ must_build uverbs uverbs.c rings.c rig.c
 must_build peer peer.c rig.c
 must_build traffic traffic.c rig.c
 
-if [ "$RXO_DRIVER" != rxo ] && [ "${RXO_HOSTILE:-0}" = 0 ]; then
-	t "hostile" skip "$RXO_DRIVER may take the kernel down (RXO_HOSTILE=1 tries)"
-	finish
-fi
+dared "hostile"
 
 beside 600 "process: " "$BIN/siege" "${HOSTS[@]}"
 beside 900 "commands: " "$BIN/uverbs" "${HOSTS[@]}"

@@ -197,10 +197,7 @@ two_on_one()
 }
 no_odds() { [ "$(host a rdma link show | grep -c "^link odd")" = 0 ]; }
 
-if [ "$RXO_DRIVER" != rxo ] && [ "${RXO_HOSTILE:-0}" = 0 ]; then
-	t "faults" skip "$RXO_DRIVER may take the kernel down (RXO_HOSTILE=1 tries)"
-	finish
-fi
+dared "faults"
 
 if can_inject; then
 	inject verbose=0 ignore-gfp-wait=0 ignore-gfp-highmem=0 min-order=0 probability=0

@@ -71,6 +71,21 @@ show_end() { tail -n "${2:-12}" "$1" | cut -c 1-200; }
 SKIP_WHY=
 skip() { SKIP_WHY=$*; return 4; }
 
+# only_rxo NAME WHY: all of the test is skipped with another driver.
+only_rxo()
+{
+	[ "$RXO_DRIVER" != rxo ] || return 0
+	t "$1" skip "$2"
+	finish
+}
+
+# dared NAME: the same, for what may take another driver's kernel down.
+dared()
+{
+	[ "${RXO_HOSTILE:-0}" != 0 ] ||
+		only_rxo "$1" "$RXO_DRIVER may take the kernel down (RXO_HOSTILE=1 tries)"
+}
+
 result()
 {
 	TAP_N=$((TAP_N + 1))

@@ -64,13 +64,7 @@ static int up(struct pair *p, const struct opts *o)
 	run_ok(ep_create(&p->a, &host_a, o));
 	run_ok(ep_create(&p->b, &host_b, o));
 	run_ok(extend(&p->a, o, ops));
-	p->b.psn = (o->psn + 0x1000) & 0xffffff;
-	run_ok(ep_init(&p->a, o));
-	run_ok(ep_init(&p->b, o));
-	run_ok(ep_rtr(&p->a, &p->b, o));
-	run_ok(ep_rtr(&p->b, &p->a, o));
-	run_ok(ep_rts(&p->a, o));
-	run_ok(ep_rts(&p->b, o));
+	run_ok(pair_connect(p));
 	memset(p->b.buf, POISON, p->b.len);
 	return 0;
 }

@@ -284,11 +284,10 @@ int ep_query_state(struct ep *e)
 	return at.qp_state;
 }
 
-int pair_up(struct pair *p, const struct opts *o)
+int pair_connect(struct pair *p)
 {
-	p->o = *o;
-	run_ok(ep_create(&p->a, &host_a, o));
-	run_ok(ep_create(&p->b, &host_b, o));
+	const struct opts *o = &p->o;
+
 	p->b.psn = (o->psn + 0x1000) & 0xffffff;
 	run_ok(ep_init(&p->a, o));
 	run_ok(ep_init(&p->b, o));
@@ -297,6 +296,14 @@ int pair_up(struct pair *p, const struct opts *o)
 	run_ok(ep_rts(&p->a, o));
 	run_ok(ep_rts(&p->b, o));
 	return 0;
+}
+
+int pair_up(struct pair *p, const struct opts *o)
+{
+	p->o = *o;
+	run_ok(ep_create(&p->a, &host_a, o));
+	run_ok(ep_create(&p->b, &host_b, o));
+	return pair_connect(p);
 }
 
 int pair_down(struct pair *p)

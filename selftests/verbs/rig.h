@@ -130,6 +130,8 @@ int ep_rts(struct ep *e, const struct opts *o);
 int ep_state(struct ep *e, enum ibv_qp_state to);
 /* The state that the kernel reports, -1 if it reports none. */
 int ep_query_state(struct ep *e);
+/* Connects the ends of a pair that were created, as p->o says. */
+int pair_connect(struct pair *p);
 int pair_up(struct pair *p, const struct opts *o);
 int pair_down(struct pair *p);
 

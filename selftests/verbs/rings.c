@@ -54,14 +54,7 @@ int victims(struct pair *p, const struct opts *o, struct rings *ra,
 	p->o = *o;
 	run_ok(rings_create(&p->a, &host_a, o, ra));
 	run_ok(rings_create(&p->b, &host_b, o, rb));
-	p->b.psn = (o->psn + 0x1000) & 0xffffff;
-	run_ok(ep_init(&p->a, o));
-	run_ok(ep_init(&p->b, o));
-	run_ok(ep_rtr(&p->a, &p->b, o));
-	run_ok(ep_rtr(&p->b, &p->a, o));
-	run_ok(ep_rts(&p->a, o));
-	run_ok(ep_rts(&p->b, o));
-	return 0;
+	return pair_connect(p);
 }
 
 void *slot(struct rings *r, int which, uint32_t index)

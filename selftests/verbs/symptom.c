@@ -161,6 +161,28 @@ static int fails_after(struct pair *p, uint32_t len)
 	return 0;
 }
 
+/* A pair in INIT, of which the sender gives up soon; the caller connects it, after its own fashion. */
+static int halfway(struct pair *p, struct opts *o)
+{
+	o->timeout = 17;	/* half a second */
+	o->retry = 2;
+	p->o = *o;
+	run_ok(ep_create(&p->a, &host_a, o));
+	run_ok(ep_create(&p->b, &host_b, o));
+	tell(p);
+	run_ok(ep_init(&p->a, o));
+	run_ok(ep_init(&p->b, o));
+	return 0;
+}
+
+/* What was connected like that does not work. */
+static int in_vain(struct pair *p)
+{
+	run_ok(look("begin"));
+	run_ok(fails_after(p, 100));
+	return pair_down(p);
+}
+
 static int no_answer(void)
 {
 	struct opts o = options();
@@ -169,9 +191,7 @@ static int no_answer(void)
 	o.timeout = 17;		/* half a second */
 	o.retry = 2;
 	run_ok(up(&p, &o));
-	run_ok(look("begin"));
-	run_ok(fails_after(&p, 100));
-	return pair_down(&p);
+	return in_vain(&p);
 }
 
 /* Half of a connection: the receiver has got no further than INIT. */
@@ -180,19 +200,10 @@ static int peer_in_init(void)
 	struct opts o = options();
 	struct pair p;
 
-	o.timeout = 17;
-	o.retry = 2;
-	p.o = o;
-	run_ok(ep_create(&p.a, &host_a, &o));
-	run_ok(ep_create(&p.b, &host_b, &o));
-	tell(&p);
-	run_ok(ep_init(&p.a, &o));
-	run_ok(ep_init(&p.b, &o));
+	run_ok(halfway(&p, &o));
 	run_ok(ep_rtr(&p.a, &p.b, &o));
 	run_ok(ep_rts(&p.a, &o));
-	run_ok(look("begin"));
-	run_ok(fails_after(&p, 100));
-	return pair_down(&p);
+	return in_vain(&p);
 }
 
 /* The sender is connected to a number that is nobody's. */
@@ -202,23 +213,14 @@ static int wrong_qpn(void)
 	struct ep nobody;
 	struct pair p;
 
-	o.timeout = 17;
-	o.retry = 2;
-	p.o = o;
-	run_ok(ep_create(&p.a, &host_a, &o));
-	run_ok(ep_create(&p.b, &host_b, &o));
+	run_ok(halfway(&p, &o));
 	run_ok(ep_create(&nobody, &host_b, &o));
 	printf("nobody %u\n", nobody.qp->qp_num);
-	tell(&p);
-	run_ok(ep_init(&p.a, &o));
-	run_ok(ep_init(&p.b, &o));
 	run_ok(ep_rtr(&p.a, &nobody, &o));
 	run_ok(ep_rtr(&p.b, &p.a, &o));
 	run_ok(ep_rts(&p.a, &o));
 	run_ok(ep_destroy(&nobody));
-	run_ok(look("begin"));
-	run_ok(fails_after(&p, 100));
-	return pair_down(&p);
+	return in_vain(&p);
 }
 
 /* The two ends begin at different numbers: the sender skips some, or is behind. */
@@ -228,23 +230,14 @@ static int desynchronised(int by)
 	struct pair p;
 	struct ep as;
 
-	o.timeout = 17;
-	o.retry = 2;
-	p.o = o;
-	run_ok(ep_create(&p.a, &host_a, &o));
-	run_ok(ep_create(&p.b, &host_b, &o));
-	tell(&p);
+	run_ok(halfway(&p, &o));
 	as = p.a;
 	as.psn = (as.psn - by) & 0xffffff;
-	run_ok(ep_init(&p.a, &o));
-	run_ok(ep_init(&p.b, &o));
 	run_ok(ep_rtr(&p.a, &p.b, &o));
 	run_ok(ep_rtr(&p.b, &as, &o));
 	run_ok(ep_rts(&p.a, &o));
 	run_ok(ep_rts(&p.b, &o));
-	run_ok(look("begin"));
-	run_ok(fails_after(&p, 100));
-	return pair_down(&p);
+	return in_vain(&p);
 }
 
 static int sender_ahead(void) { return desynchronised(1000); }
