@@ -113,44 +113,29 @@ RXO_AT_PSN(rxo_nak_received);
 RXO_AT_PSN(rxo_stall);
 RXO_AT_PSN(rxo_drop);
 
-/* Something at a PSN, why, and one more number. */
-TRACE_EVENT(rxo_retransmit,
-	TP_PROTO(RXO_AT_PROTO, u32 psn, u32 left, const char *why,
-		 u32 why_len),
-	TP_ARGS(RXO_AT_ARGS, psn, left, why, why_len),
-	TP_STRUCT__entry(
-		RXO_AT_FIELDS
-		__field(u32, psn)
-		__field(u32, left)
-		__string_len(why, why, why_len)
-	),
-	TP_fast_assign(
-		RXO_AT_ASSIGN;
-		__entry->psn = psn;
-		__entry->left = left;
-		__assign_str(why);
-	),
-	TP_printk(RXO_AT_FMT "psn=%u why=%s left=%u", RXO_AT_VALUES, __entry->psn, __get_str(why), __entry->left)
-);
+/* Something at a PSN, why, and one more number, by its name. */
+#define RXO_AT_PSN_WITH(name, number) \
+TRACE_EVENT(name, \
+	TP_PROTO(RXO_AT_PROTO, u32 psn, u32 number, const char *why, u32 why_len), \
+	TP_ARGS(RXO_AT_ARGS, psn, number, why, why_len), \
+	TP_STRUCT__entry( \
+		RXO_AT_FIELDS \
+		__field(u32, psn) \
+		__field(u32, number) \
+		__string_len(why, why, why_len) \
+	), \
+	TP_fast_assign( \
+		RXO_AT_ASSIGN; \
+		__entry->psn = psn; \
+		__entry->number = number; \
+		__assign_str(why); \
+	), \
+	TP_printk(RXO_AT_FMT "psn=%u why=%s " #number "=%u", RXO_AT_VALUES, \
+		  __entry->psn, __get_str(why), __entry->number) \
+)
 
-TRACE_EVENT(rxo_stall_end,
-	TP_PROTO(RXO_AT_PROTO, u32 psn, u32 us, const char *why,
-		 u32 why_len),
-	TP_ARGS(RXO_AT_ARGS, psn, us, why, why_len),
-	TP_STRUCT__entry(
-		RXO_AT_FIELDS
-		__field(u32, psn)
-		__field(u32, us)
-		__string_len(why, why, why_len)
-	),
-	TP_fast_assign(
-		RXO_AT_ASSIGN;
-		__entry->psn = psn;
-		__entry->us = us;
-		__assign_str(why);
-	),
-	TP_printk(RXO_AT_FMT "psn=%u why=%s us=%u", RXO_AT_VALUES, __entry->psn, __get_str(why), __entry->us)
-);
+RXO_AT_PSN_WITH(rxo_retransmit, left);
+RXO_AT_PSN_WITH(rxo_stall_end, us);
 
 /* A key that a peer named, and that does not serve. */
 TRACE_EVENT(rxo_key_fault,
