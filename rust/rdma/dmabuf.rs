@@ -7,7 +7,6 @@
 
 use core::ptr::NonNull;
 use kernel::{
-    bindings::atomic64_t,
     error::{
         from_err_ptr,
         to_result, //
@@ -22,7 +21,8 @@ use rdma_bindings as bindings;
 
 use crate::memory::{
     Bytes,
-    MemoryFault, //
+    MemoryFault,
+    Word, //
 };
 
 /// A reference to a dma-buf.
@@ -127,36 +127,11 @@ impl DmaBuf {
         Ok(())
     }
 
-    /// The 8 aligned bytes at `at`.
-    fn word(&self, at: usize) -> Result<*mut atomic64_t, MemoryFault> {
+    /// Calls `f` with the 8 aligned bytes at `at`. Any context.
+    pub fn with_word<R>(&self, at: usize, f: impl FnOnce(Word<'_>) -> R) -> Result<R, MemoryFault> {
         let word = self.place(at, 8)?;
-        if !word.addr().is_multiple_of(8) {
-            return Err(MemoryFault);
-        }
-        Ok(word.cast())
-    }
-
-    /// Adds to the 8 bytes at `at` as one step and returns what was there before.
-    pub fn fetch_add(&self, at: usize, add: u64) -> Result<u64, MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned and mapped.
-        Ok(unsafe { bindings::atomic64_fetch_add_at(word, add as i64) } as u64)
-    }
-
-    /// Writes `swap` to the 8 bytes at `at` if they equal `compare`, as one step, and returns
-    /// what was there before.
-    pub fn compare_swap(&self, at: usize, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned and mapped.
-        Ok(unsafe { bindings::atomic64_cmpxchg_at(word, compare as i64, swap as i64) } as u64)
-    }
-
-    /// Writes the 8 bytes at `at` as one step, after everything that was written before.
-    pub fn store(&self, at: usize, bytes: [u8; 8]) -> Result<(), MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned and mapped.
-        unsafe { bindings::atomic64_set_release_at(word, i64::from_ne_bytes(bytes)) };
-        Ok(())
+        // SAFETY: Mapped, by the type invariants, while `self` is borrowed.
+        unsafe { Word::new(word) }.map(f).ok_or(MemoryFault)
     }
 }
 

@@ -101,6 +101,45 @@ impl Bytes<'_> {
     }
 }
 
+/// Eight aligned bytes of registered memory, for what is to be done as one step.
+///
+/// # Invariants
+///
+/// It is aligned, and valid for reads and writes during `'a`.
+pub struct Word<'a>(*mut kernel::bindings::atomic64_t, PhantomData<&'a ()>);
+
+impl Word<'_> {
+    /// The eight bytes at `at`; [`None`] if they are not aligned.
+    ///
+    /// # Safety
+    ///
+    /// They must be valid for reads and writes during the lifetime of the result.
+    pub(crate) unsafe fn new(at: *mut u8) -> Option<Self> {
+        // INVARIANT: Aligned, and valid by the caller's promise.
+        at.addr()
+            .is_multiple_of(8)
+            .then_some(Self(at.cast(), PhantomData))
+    }
+
+    /// Adds and returns what was there before.
+    pub fn fetch_add(&self, add: u64) -> u64 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::atomic64_fetch_add_at(self.0, add as i64) as u64 }
+    }
+
+    /// Writes `swap` if what is there equals `compare`, and returns what was there before.
+    pub fn compare_swap(&self, compare: u64, swap: u64) -> u64 {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::atomic64_cmpxchg_at(self.0, compare as i64, swap as i64) as u64 }
+    }
+
+    /// Writes, after everything that was written before.
+    pub fn store(&self, bytes: [u8; 8]) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::atomic64_set_release_at(self.0, i64::from_ne_bytes(bytes)) }
+    }
+}
+
 /// Pinned memory of a process.
 ///
 /// The pages may be written by the process at any time: what is read may be torn, and no
@@ -281,8 +320,8 @@ impl Umem {
         })
     }
 
-    /// Returns the address of the 8 aligned bytes at `at`.
-    fn word(&self, at: usize) -> Result<*mut kernel::bindings::atomic64_t, MemoryFault> {
+    /// Calls `f` with the 8 aligned bytes at `at`. Any context.
+    pub fn with_word<R>(&self, at: usize, f: impl FnOnce(Word<'_>) -> R) -> Result<R, MemoryFault> {
         let mut word = core::ptr::null_mut::<u8>();
         self.pieces(at, 8, |p, n| {
             if n == 8 {
@@ -290,33 +329,11 @@ impl Umem {
             }
             Ok::<_, MemoryFault>(())
         })?;
-        if !self.writable || word.is_null() || !word.addr().is_multiple_of(8) {
+        if !self.writable || word.is_null() {
             return Err(MemoryFault);
         }
-        Ok(word.cast())
-    }
-
-    /// Adds to the 8 bytes at `at` as one step and returns what was there before.
-    pub fn fetch_add(&self, at: usize, add: u64) -> Result<u64, MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned, and in a page pinned for writing.
-        Ok(unsafe { bindings::atomic64_fetch_add_at(word, add as i64) } as u64)
-    }
-
-    /// Writes `swap` to the 8 bytes at `at` if they equal `compare`, as one step, and returns
-    /// what was there before.
-    pub fn compare_swap(&self, at: usize, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned, and in a page pinned for writing.
-        Ok(unsafe { bindings::atomic64_cmpxchg_at(word, compare as i64, swap as i64) } as u64)
-    }
-
-    /// Writes the 8 bytes at `at` as one step, after everything that was written before.
-    pub fn store(&self, at: usize, bytes: [u8; 8]) -> Result<(), MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned, and in a page pinned for writing.
-        unsafe { bindings::atomic64_set_release_at(word, i64::from_ne_bytes(bytes)) };
-        Ok(())
+        // SAFETY: In a page pinned for writing, which stays while `self` is borrowed.
+        unsafe { Word::new(word) }.map(f).ok_or(MemoryFault)
     }
 }
 
@@ -439,40 +456,21 @@ impl KernelPages {
         })
     }
 
-    fn word(&self, at: usize) -> Result<*mut kernel::bindings::atomic64_t, MemoryFault> {
+    /// Calls `f` with the 8 aligned bytes at `at`. Any context.
+    ///
+    /// To be called while the memory is registered only.
+    pub fn with_word<R>(&self, at: usize, f: impl FnOnce(Word<'_>) -> R) -> Result<R, MemoryFault> {
         let mut word = core::ptr::null_mut::<u8>();
         self.pieces(at, 8, |p, n| {
             if n == 8 {
                 word = p;
             }
         })?;
-        if word.is_null() || !word.addr().is_multiple_of(8) {
+        if word.is_null() {
             return Err(MemoryFault);
         }
-        Ok(word.cast())
-    }
-
-    /// Adds to the 8 bytes at `at` as one step and returns what was there before.
-    pub fn fetch_add(&self, at: usize, add: u64) -> Result<u64, MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned, and valid as in `read`.
-        Ok(unsafe { bindings::atomic64_fetch_add_at(word, add as i64) } as u64)
-    }
-
-    /// Writes `swap` to the 8 bytes at `at` if they equal `compare`, as one step, and returns
-    /// what was there before.
-    pub fn compare_swap(&self, at: usize, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned, and valid as in `read`.
-        Ok(unsafe { bindings::atomic64_cmpxchg_at(word, compare as i64, swap as i64) } as u64)
-    }
-
-    /// Writes the 8 bytes at `at` as one step, after everything that was written before.
-    pub fn store(&self, at: usize, bytes: [u8; 8]) -> Result<(), MemoryFault> {
-        let word = self.word(at)?;
-        // SAFETY: Aligned, and valid as in `read`.
-        unsafe { bindings::atomic64_set_release_at(word, i64::from_ne_bytes(bytes)) };
-        Ok(())
+        // SAFETY: Valid, by the type invariant and the consumer's promise.
+        unsafe { Word::new(word) }.map(f).ok_or(MemoryFault)
     }
 }
 

@@ -12,7 +12,6 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    bindings::atomic64_t,
     error::{
         from_err_ptr,
         to_result, //
@@ -48,7 +47,10 @@ use softirq::{
 };
 
 use crate::{
-    memory::Bytes,
+    memory::{
+        Bytes,
+        Word, //
+    },
     object::Device,
     Provider, //
 };
@@ -392,41 +394,22 @@ impl OdpUmem {
         })
     }
 
-    /// Calls `f` with the 8 aligned bytes at `at`.
-    fn word<R>(&self, at: usize, f: impl FnOnce(*mut atomic64_t) -> R) -> Result<R, OdpFault> {
+    /// Calls `f` with the 8 aligned bytes at `at`. Any context.
+    pub fn with_word<R>(&self, at: usize, f: impl FnOnce(Word<'_>) -> R) -> Result<R, OdpFault> {
         let mut f = Some(f);
         let mut ret = None;
         if (self.shared.offset + at) % 8 != 0 {
             return Err(OdpFault::Denied);
         }
         // One piece, as it is aligned.
-        self.pieces(at, 8, true, |p, _| ret = f.take().map(|f| f(p.cast())))?;
+        self.pieces(at, 8, true, |p, _| {
+            // SAFETY: In a page that may be written to, which stays meanwhile.
+            ret = f
+                .take()
+                .zip(unsafe { Word::new(p) })
+                .map(|(f, word)| f(word));
+        })?;
         ret.ok_or(OdpFault::Denied)
-    }
-
-    /// Adds to the 8 bytes at `at` as one step and returns what was there before.
-    pub fn fetch_add(&self, at: usize, add: u64) -> Result<u64, OdpFault> {
-        self.word(at, |word| {
-            // SAFETY: Aligned, and in a page that may be written to, which stays meanwhile.
-            unsafe { bindings::atomic64_fetch_add_at(word, add as i64) as u64 }
-        })
-    }
-
-    /// Writes `swap` to the 8 bytes at `at` if they equal `compare`, as one step, and returns
-    /// what was there before.
-    pub fn compare_swap(&self, at: usize, compare: u64, swap: u64) -> Result<u64, OdpFault> {
-        self.word(at, |word| {
-            // SAFETY: As in `fetch_add`.
-            unsafe { bindings::atomic64_cmpxchg_at(word, compare as i64, swap as i64) as u64 }
-        })
-    }
-
-    /// Writes the 8 bytes at `at` as one step, after everything that was written before.
-    pub fn store(&self, at: usize, bytes: [u8; 8]) -> Result<(), OdpFault> {
-        self.word(at, |word| {
-            // SAFETY: As in `fetch_add`.
-            unsafe { bindings::atomic64_set_release_at(word, i64::from_ne_bytes(bytes)) }
-        })
     }
 }
 
@@ -601,37 +584,20 @@ impl OdpSpace {
         })
     }
 
-    /// Calls `f` with the part that the 8 aligned bytes at `va` are in, and where they are there.
-    fn word<R>(
-        &self,
-        va: usize,
-        mut f: impl FnMut(&OdpUmem, usize) -> Result<R, OdpFault>,
-    ) -> Result<R, OdpFault> {
+    /// Calls `f` with the 8 aligned bytes at `va`. Any context.
+    pub fn with_word<R>(&self, va: usize, f: impl FnOnce(Word<'_>) -> R) -> Result<R, OdpFault> {
+        let mut f = Some(f);
         let mut ret = Err(OdpFault::Denied);
         if va.is_multiple_of(8) {
             // In one part, as it is aligned.
             self.parts(va, 8, true, |part, at, _| {
-                ret = f(part, at);
+                if let Some(f) = f.take() {
+                    ret = part.with_word(at, f);
+                }
                 Ok(())
             })?;
         }
         ret
-    }
-
-    /// Adds to the 8 bytes at `va` as one step and returns what was there before.
-    pub fn fetch_add(&self, va: usize, add: u64) -> Result<u64, OdpFault> {
-        self.word(va, |part, at| part.fetch_add(at, add))
-    }
-
-    /// Writes `swap` to the 8 bytes at `va` if they equal `compare`, as one step, and returns
-    /// what was there before.
-    pub fn compare_swap(&self, va: usize, compare: u64, swap: u64) -> Result<u64, OdpFault> {
-        self.word(va, |part, at| part.compare_swap(at, compare, swap))
-    }
-
-    /// Writes the 8 bytes at `va` as one step, after everything that was written before.
-    pub fn store(&self, va: usize, bytes: [u8; 8]) -> Result<(), OdpFault> {
-        self.word(va, |part, at| part.store(at, bytes))
     }
 }
 

@@ -78,7 +78,8 @@ pub use memory::{
     KernelPages,
     MemoryFault,
     SgMap,
-    Umem, //
+    Umem,
+    Word, //
 };
 pub use mmap::{
     MmapEntry,

@@ -16,12 +16,10 @@ use rdma::{
     access,
     Bytes,
     KernelPages,
-    SgMap, //
+    SgMap,
+    Word, //
 };
-use rxo_transport::{
-    AtomicOp,
-    KeyFault, //
-};
+use rxo_transport::KeyFault;
 use softirq::{
     new_bh_spinlock,
     BhSpinLock, //
@@ -265,23 +263,14 @@ impl Registration {
         self.with(|pages| pages.write(at as usize, data).map_err(|_| Refusal::Range))
     }
 
-    /// Stores the eight bytes at `at` as one step.
-    pub(crate) fn store(&self, at: u64, bytes: [u8; 8]) -> Result<(), KeyFault> {
-        self.with(|pages| Ok(pages.store(at as usize, bytes)))
+    /// Calls `f` with the eight bytes at `at`.
+    pub(crate) fn with_word<R>(
+        &self,
+        at: u64,
+        f: impl FnOnce(Word<'_>) -> R,
+    ) -> Result<R, KeyFault> {
+        self.with(|pages| Ok(pages.with_word(at as usize, f)))
             .map_err(|_| KeyFault::Access)?
             .map_err(|_| KeyFault::Operational)
-    }
-
-    /// Carries out an atomic on the eight bytes at `at`.
-    pub(crate) fn atomic(&self, at: u64, op: AtomicOp) -> Result<u64, KeyFault> {
-        self.with(|pages| {
-            let at = at as usize;
-            Ok(match op {
-                AtomicOp::CmpSwap { compare, swap } => pages.compare_swap(at, compare, swap),
-                AtomicOp::FetchAdd { add } => pages.fetch_add(at, add),
-            })
-        })
-        .map_err(|_| KeyFault::Access)?
-        .map_err(|_| KeyFault::Operational)
     }
 }

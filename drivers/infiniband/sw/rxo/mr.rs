@@ -33,7 +33,8 @@ use rdma::{
     OdpSpace,
     OdpUmem,
     Sge,
-    Umem, //
+    Umem,
+    Word, //
 };
 use rxo_transport::{
     AtomicOp,
@@ -306,48 +307,19 @@ impl Mr {
         Ok(())
     }
 
-    /// Carries out an atomic on the eight bytes at `at`.
-    pub(crate) fn atomic(&self, at: u64, op: AtomicOp) -> Result<u64, KeyFault> {
-        let memory = self.memory.enter().ok_or(KeyFault::Access)?;
-        let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
-        match (&*memory, op) {
-            (Memory::User(umem), AtomicOp::CmpSwap { compare, swap }) => umem
-                .compare_swap(at, compare, swap)
-                .map_err(|_| KeyFault::Operational),
-            (Memory::User(umem), AtomicOp::FetchAdd { add }) => {
-                umem.fetch_add(at, add).map_err(|_| KeyFault::Operational)
-            }
-            (Memory::OnDemand(umem), AtomicOp::CmpSwap { compare, swap }) => {
-                umem.compare_swap(at, compare, swap).map_err(odp_fault)
-            }
-            (Memory::OnDemand(umem), AtomicOp::FetchAdd { add }) => {
-                umem.fetch_add(at, add).map_err(odp_fault)
-            }
-            (Memory::Everything(space), AtomicOp::CmpSwap { compare, swap }) => {
-                space.compare_swap(at, compare, swap).map_err(odp_fault)
-            }
-            (Memory::Everything(space), AtomicOp::FetchAdd { add }) => {
-                space.fetch_add(at, add).map_err(odp_fault)
-            }
-            (Memory::DmaBuf(buf), AtomicOp::CmpSwap { compare, swap }) => buf
-                .compare_swap(at, compare, swap)
-                .map_err(|_| KeyFault::Operational),
-            (Memory::DmaBuf(buf), AtomicOp::FetchAdd { add }) => {
-                buf.fetch_add(at, add).map_err(|_| KeyFault::Operational)
-            }
-            (Memory::Kernel(_), _) => Err(KeyFault::Operational),
-        }
-    }
-
-    /// Stores the eight bytes at `at` as one step.
-    pub(crate) fn store(&self, at: u64, bytes: [u8; 8]) -> Result<(), KeyFault> {
+    /// Calls `f` with the eight bytes at `at`.
+    pub(crate) fn with_word<R>(
+        &self,
+        at: u64,
+        f: impl FnOnce(Word<'_>) -> R,
+    ) -> Result<R, KeyFault> {
         let memory = self.memory.enter().ok_or(KeyFault::Access)?;
         let at = usize::try_from(at).map_err(|_| KeyFault::Access)?;
         match &*memory {
-            Memory::User(umem) => umem.store(at, bytes).map_err(|_| KeyFault::Operational),
-            Memory::OnDemand(umem) => umem.store(at, bytes).map_err(odp_fault),
-            Memory::Everything(space) => space.store(at, bytes).map_err(odp_fault),
-            Memory::DmaBuf(buf) => buf.store(at, bytes).map_err(|_| KeyFault::Operational),
+            Memory::User(umem) => umem.with_word(at, f).map_err(|_| KeyFault::Operational),
+            Memory::OnDemand(umem) => umem.with_word(at, f).map_err(odp_fault),
+            Memory::Everything(space) => space.with_word(at, f).map_err(odp_fault),
+            Memory::DmaBuf(buf) => buf.with_word(at, f).map_err(|_| KeyFault::Operational),
             Memory::Kernel(_) => Err(KeyFault::Operational),
         }
     }
@@ -412,28 +384,29 @@ impl RemoteRange {
         .map_err(Refusal::remote)
     }
 
-    /// Carries out an atomic on the first eight bytes.
-    pub(crate) fn atomic(&self, op: AtomicOp) -> Result<u64, KeyFault> {
+    /// Calls `f` with the first eight bytes.
+    fn with_word<R>(&self, f: impl FnOnce(Word<'_>) -> R) -> Result<R, KeyFault> {
         let at = self.within(0, 8)?;
         match &self.target {
-            Target::Region(mr) => mr.atomic(at, op),
+            Target::Region(mr) => mr.with_word(at, f),
             Target::Window(window) => window
-                .with(|mr| Ok(mr.atomic(at, op)))
+                .with(|mr| Ok(mr.with_word(at, f)))
                 .unwrap_or_else(|refusal| Err(refusal.remote())),
-            Target::Fast(mr) => mr.atomic(at, op),
+            Target::Fast(mr) => mr.with_word(at, f),
         }
+    }
+
+    /// Carries out an atomic on the first eight bytes.
+    pub(crate) fn atomic(&self, op: AtomicOp) -> Result<u64, KeyFault> {
+        self.with_word(|word| match op {
+            AtomicOp::CmpSwap { compare, swap } => word.compare_swap(compare, swap),
+            AtomicOp::FetchAdd { add } => word.fetch_add(add),
+        })
     }
 
     /// Stores the first eight bytes as one step.
     pub(crate) fn store(&self, bytes: [u8; 8]) -> Result<(), KeyFault> {
-        let at = self.within(0, 8)?;
-        match &self.target {
-            Target::Region(mr) => mr.store(at, bytes),
-            Target::Window(window) => window
-                .with(|mr| Ok(mr.store(at, bytes)))
-                .unwrap_or_else(|refusal| Err(refusal.remote())),
-            Target::Fast(mr) => mr.store(at, bytes),
-        }
+        self.with_word(|word| word.store(bytes))
     }
 }
 
@@ -531,8 +504,6 @@ impl Regions {
         umem: Umem,
     ) -> Result<Arc<Mr>> {
         let length = umem.len() as u64;
-        // A range that wraps around would have addresses of two meanings.
-        iova.checked_add(length).ok_or(EINVAL)?;
         let memory = Memory::User(Arc::new(umem, GFP_KERNEL)?);
         self.add(domain, access, iova, length, memory)
     }
@@ -546,8 +517,6 @@ impl Regions {
         umem: OdpUmem,
     ) -> Result<Arc<Mr>> {
         let length = umem.len() as u64;
-        // As above.
-        iova.checked_add(length).ok_or(EINVAL)?;
         self.add(domain, access, iova, length, Memory::OnDemand(umem))
     }
 
@@ -570,8 +539,6 @@ impl Regions {
         memory: DmaBuf,
     ) -> Result<Arc<Mr>> {
         let length = memory.len() as u64;
-        // As above.
-        iova.checked_add(length).ok_or(EINVAL)?;
         self.add(domain, access, iova, length, Memory::DmaBuf(memory))
     }
 
@@ -658,6 +625,8 @@ impl Regions {
         length: u64,
         memory: Memory,
     ) -> Result<Arc<Mr>> {
+        // A range that wraps around would have addresses of two meanings.
+        iova.checked_add(length).ok_or(EINVAL)?;
         let slot = reserve(&self.table, Kind::Region)?;
         let mr = Mr::new(key_of(slot.id()), domain, access, iova, length, memory)?;
         slot.fill(mr.clone())?;
