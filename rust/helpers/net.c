@@ -462,11 +462,6 @@ struct net_device *rust_helper_skb_dev(const struct sk_buff *skb)
 	return skb->dev;
 }
 
-bool rust_helper_pskb_may_pull(struct sk_buff *skb, unsigned int len)
-{
-	return pskb_may_pull(skb, len);
-}
-
 const u8 *rust_helper_skb_network_header(const struct sk_buff *skb)
 {
 	return skb_network_header(skb);

@@ -82,7 +82,7 @@ impl RxBuf {
 
     /// Returns what can be read of the payload without further ado.
     ///
-    /// It begins with the payload, but may end before it, see [`RxBuf::pull`].
+    /// It begins with the payload, but may end before it.
     ///
     /// Context: any.
     #[inline]
@@ -95,24 +95,6 @@ impl RxBuf {
         //
         // CAST: `usize` is at least 32 bits wide.
         unsafe { slice::from_raw_parts(skb.data, linear as usize) }
-    }
-
-    /// Returns the first `n` bytes of the payload.
-    ///
-    /// Returns [`None`] if there are not as many, or if there is no memory.
-    #[inline]
-    pub fn pull(&mut self, n: usize) -> Option<&[u8]> {
-        if n > self.linear().len() {
-            let n = u32::try_from(n).ok().filter(|&n| n <= self.len)?;
-
-            // SAFETY: By the type invariants it is a socket buffer, with as much data. References
-            // to the data have ended, as `self` is borrowed mutably. The type invariants hold
-            // afterwards: what is before the data is copied with them.
-            if !unsafe { bindings::pskb_may_pull(self.skb.as_ptr(), n) } {
-                return None;
-            }
-        }
-        self.linear().get(..n)
     }
 
     /// Returns the bytes from a header on.
@@ -428,7 +410,7 @@ impl RxBuf {
         let skb = unsafe { bindings::skb_share(self.skb.as_ptr()) };
 
         // INVARIANT: A clone has a copy of all offsets, is on no list, and what was cloned had
-        // neither device nor route. Shared data are not written to: who pulls gets a copy first.
+        // neither device nor route. Shared data are not written to.
         NonNull::new(skb).map(|skb| Self {
             skb,
             len: self.len,

@@ -175,51 +175,21 @@ impl TxSkb {
         unsafe { bindings::skb_tailroom(self.skb.as_raw()) as usize }
     }
 
-    /// Adds `n` bytes to the payload and calls a function to initialise them.
-    ///
-    /// # Safety
-    ///
-    /// The function must initialise as many bytes from the pointer on.
-    unsafe fn put_with(&mut self, n: usize, init: impl FnOnce(*mut u8)) -> Option<&mut [u8]> {
-        let len = u32::try_from(n).ok()?;
-        // SAFETY: By the type invariants it is a linear socket buffer. The function checks that
-        // there is room.
-        let data = NonNull::new(unsafe { bindings::tx_skb_put(self.skb.as_raw(), len) })?;
-
-        init(data.as_ptr());
-        // SAFETY: They are bytes of the socket buffer, which were just initialised, and which are
-        // accessed through `self` alone.
-        Some(unsafe { slice::from_raw_parts_mut(data.as_ptr(), n) })
-    }
-
-    /// Adds `n` zeros to the payload and returns them, or [`None`] if there is no room.
-    pub fn put(&mut self, n: usize) -> Option<&mut [u8]> {
-        // SAFETY: The function initialises them. `put_with` passes a pointer to as many.
-        unsafe { self.put_with(n, |data| data.write_bytes(0, n)) }
-    }
-
     /// Adds `n` bytes to the payload and returns them, or [`None`] if there is no room.
     ///
     /// What the bytes are is not specified: they must all be overwritten, lest what was in memory
     /// before is sent to the network.
     #[inline]
     pub fn put_for_overwrite(&mut self, n: usize) -> Option<&mut [u8]> {
-        // SAFETY: The memory comes from an allocator in C, which may or may not have initialised
-        // it, so to Rust these are bytes with values that are not known, but not uninitialised.
-        unsafe { self.put_with(n, |_| ()) }
-    }
+        let len = u32::try_from(n).ok()?;
+        // SAFETY: By the type invariants it is a linear socket buffer. The function checks that
+        // there is room.
+        let data = NonNull::new(unsafe { bindings::tx_skb_put(self.skb.as_raw(), len) })?;
 
-    /// Adds bytes to the payload.
-    ///
-    /// # Errors
-    ///
-    /// - `ENOSPC`: there is no room.
-    #[inline]
-    pub fn append(&mut self, bytes: &[u8]) -> Result {
-        self.put_for_overwrite(bytes.len())
-            .ok_or(ENOSPC)?
-            .copy_from_slice(bytes);
-        Ok(())
+        // SAFETY: They are bytes of the socket buffer, which are accessed through `self` alone. The
+        // memory comes from an allocator in C, which may or may not have initialised it, so to Rust
+        // these are bytes with values that are not known, but not uninitialised.
+        Some(unsafe { slice::from_raw_parts_mut(data.as_ptr(), n) })
     }
 
     /// Sets the priority by which queueing disciplines, and VLAN devices for their priority bits,
@@ -261,20 +231,23 @@ impl TxSkb {
 pub struct TxTrain {
     skb: Skb,
     size: usize,
+    room: usize,
     count: usize,
     ended: bool,
 }
 
 impl TxTrain {
-    /// Begins a train of packets whose UDP payload has `size` bytes each.
+    /// Begins a train of packets whose UDP payload has `size` bytes each, and `room` at most in all,
+    /// see [`Route::train_len`].
     ///
     /// # Errors
     ///
     /// As for [`TxSkb::alloc`].
-    pub fn alloc(family: Family, link_room: usize, size: usize) -> Result<Self> {
+    pub fn alloc(family: Family, link_room: usize, size: usize, room: usize) -> Result<Self> {
         Ok(Self {
             skb: TxSkb::alloc(family, link_room, 0)?.skb,
             size,
+            room: room.min(MAX_PACKET - family.headers_len()),
             count: 0,
             ended: false,
         })
@@ -304,11 +277,7 @@ impl TxTrain {
     ) -> Option<Result<(), E>> {
         let total = self.skb.len().checked_add(len)?;
 
-        if self.ended
-            || len == 0
-            || len > self.size
-            || total > MAX_PACKET - self.skb.family.headers_len()
-        {
+        if self.ended || len == 0 || len > self.size || total > self.room {
             return None;
         }
 

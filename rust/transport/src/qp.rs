@@ -203,6 +203,11 @@ impl<E: Env> Qp<E> {
         self.qpn
     }
 
+    /// The number of the connected peer.
+    pub fn dest_qpn(&self) -> u32 {
+        self.set.dest_qpn
+    }
+
     /// The state.
     pub fn state(&self) -> QpState {
         self.state

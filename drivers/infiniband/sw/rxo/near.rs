@@ -98,8 +98,8 @@ pub(crate) fn are_linked(a: &Inner, b: &Inner) -> bool {
     way.ends.local == back.ends.remote
         && way.ends.remote == back.ends.local
         && a.qp.qp_type() == b.qp.qp_type()
-        && a.qp.query().dest_qpn == Some(b.host.number)
-        && b.qp.query().dest_qpn == Some(a.host.number)
+        && a.qp.dest_qpn() == b.host.number
+        && b.qp.dest_qpn() == a.host.number
         && a.host.port.is_up()
         && b.host.port.is_up()
 }

@@ -478,7 +478,7 @@ impl QueuePair {
     /// A kernel consumer is not: told of a completion it may post at once, so that two of them
     /// could call each other without end.
     fn find_near(&self, inner: &Inner) -> u32 {
-        let peer = inner.qp.query().dest_qpn.unwrap_or(0);
+        let peer = inner.qp.dest_qpn();
         let direct = crate::module_parameters::loopback.value() != 0
             && self.user
             && peer != self.number
@@ -778,7 +778,7 @@ impl QueuePair {
             }
             if let (Some(path), Some(ends)) = (path, ends) {
                 if !is_datagram(this.kind) {
-                    let remote = inner.qp.query().dest_qpn.unwrap_or(0);
+                    let remote = inner.qp.dest_qpn();
                     inner.way = Some(Way::new(&path, ends, this.number, remote));
                     this.near.store(this.find_near(inner), Relaxed);
                 }

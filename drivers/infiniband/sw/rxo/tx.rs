@@ -179,19 +179,13 @@ pub(crate) fn send_burst(
             stats.add(Stat::TxNoRoute, u64::from(burst.count - at));
             return Ok(None);
         };
-        let run = train_at(burst, at, route.train_len());
         let load = Load {
             qp,
             host,
             burst,
             header,
         };
-        let sent = if run > 1 {
-            load.send_train(route, at, run)
-        } else {
-            load.send_one(route, at)
-        };
-        match sent {
+        match load.send_from(route, at) {
             Ok((Handed::Over, count)) => {
                 // CAST: it wraps around.
                 *ip_id = ip_id.wrapping_add(count as u16);
@@ -234,25 +228,6 @@ pub(crate) struct Rest {
     pub(crate) at: u32,
     /// Why it did not leave.
     pub(crate) why: Wait,
-}
-
-/// How many packets from `at` on can go as a train of `room` bytes of UDP payload at most: those
-/// of one size, and one that is shorter.
-fn train_at(burst: &Burst, at: u32, room: usize) -> u32 {
-    let size = burst.packet(at).wire_len();
-    let fits = u32::try_from(room / size.max(1)).unwrap_or(u32::MAX);
-    let mut run = 1;
-    while run < fits && at.saturating_add(run) < burst.count {
-        let next = burst.packet(at + run).wire_len();
-        if next > size {
-            break;
-        }
-        run += 1;
-        if next < size {
-            break;
-        }
-    }
-    run
 }
 
 /// Copies what a packet carries.
@@ -332,9 +307,26 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Sends packet `at` of the burst.
-    fn send_one(&self, route: &Route, at: u32) -> Result<(Handed, u32), PlaceFault> {
-        let packet = self.burst.packet(at);
+    /// Sends packet `at` of the burst, and those after it that can go with it as a train. Returns how
+    /// many that were.
+    fn send_from(&self, route: &Route, at: u32) -> Result<(Handed, u32), PlaceFault> {
+        let first = self.burst.packet(at);
+        let (size, room) = (first.wire_len(), route.train_len());
+        let second = at.saturating_add(1);
+        // A train of one would be a detour.
+        let pays = second < self.burst.count && {
+            let next = self.burst.packet(second).wire_len();
+            next <= size && size.saturating_add(next) <= room
+        };
+        if pays {
+            self.send_train(route, at, size, room)
+        } else {
+            self.send_one(route, first)
+        }
+    }
+
+    /// Sends a packet.
+    fn send_one(&self, route: &Route, packet: PacketOut) -> Result<(Handed, u32), PlaceFault> {
         let total = packet.wire_len();
         let begun = TxSkb::alloc(route.family(), route.link_room(), total);
         let Ok(mut skb) = begun else {
@@ -348,14 +340,20 @@ impl Load<'_> {
         Ok((self.hand_over(finished, 1, total), 1))
     }
 
-    /// Sends `count` packets from `at` on as one. Returns how many became part of it.
-    fn send_train(&self, route: &Route, at: u32, count: u32) -> Result<(Handed, u32), PlaceFault> {
-        let size = self.burst.packet(at).wire_len();
-        let begun = TxTrain::alloc(route.family(), route.link_room(), size);
+    /// Sends as one what fits in a train of `room` bytes: packets from `at` on of `size` bytes, and
+    /// one that is shorter. Returns how many became part of it.
+    fn send_train(
+        &self,
+        route: &Route,
+        at: u32,
+        size: usize,
+        room: usize,
+    ) -> Result<(Handed, u32), PlaceFault> {
+        let begun = TxTrain::alloc(route.family(), route.link_room(), size, room);
         let Ok(mut train) = begun else {
-            return self.send_one(route, at);
+            return self.send_one(route, self.burst.packet(at));
         };
-        for i in 0..count {
+        for i in 0..self.burst.count.saturating_sub(at) {
             let packet = self.burst.packet(at.saturating_add(i));
             let header = TxHeader {
                 // CAST: it wraps around.
@@ -367,14 +365,15 @@ impl Load<'_> {
             match train.add(len, |out| self.write(&packet, &below, out)) {
                 Some(Ok(())) => (),
                 Some(Err(fault)) if i == 0 => return Err(fault),
-                // No memory for it, or no data: what is there goes, and the rest is looked at anew.
+                // No room or memory for it, or no data: what is there goes, and the rest is looked at
+                // anew.
                 None | Some(Err(_)) => break,
             }
         }
         // CAST: at most `count`.
         let (made, total) = (train.count() as u32, train.payload_len());
         if made == 0 {
-            return self.send_one(route, at);
+            return self.send_one(route, self.burst.packet(at));
         }
         let finished = self
             .header
