@@ -36,9 +36,11 @@ use crate::{
 
 /// What the lock protects.
 struct Inner {
-    /// What the next registration registers.
+    /// What was mapped last, if that was after the last registration (`fresh`).
     mapped: KernelPages,
-    /// What is registered.
+    fresh: bool,
+    /// What was registered last. It stays mapped: unless something else is, the next registration
+    /// registers it again.
     pages: KernelPages,
     key: u32,
     access: u32,
@@ -94,6 +96,7 @@ impl FastMr {
                 first_key: key,
                 inner <- new_bh_spinlock!(Inner {
                     mapped,
+                    fresh: false,
                     pages,
                     key,
                     access: 0,
@@ -128,7 +131,9 @@ impl FastMr {
 
     /// Takes the pages that the next registration registers. Any context.
     pub(crate) fn map(&self, list: SgMap<'_>) -> Result<c_int> {
-        list.map_to(&mut self.inner.lock().mapped)
+        let mut inner = self.inner.lock();
+        inner.fresh = true;
+        list.map_to(&mut inner.mapped)
     }
 
     /// Registers what was mapped.
@@ -144,11 +149,14 @@ impl FastMr {
             // It must be invalidated first (o10-37.2.30 has it so for windows).
             return Err(Refusal::Rights);
         }
-        if r.length > inner.mapped.len() as u64 || r.iova.checked_add(r.length).is_none() {
+        let inner = &mut *inner;
+        if inner.fresh {
+            core::mem::swap(&mut inner.mapped, &mut inner.pages);
+            inner.fresh = false;
+        }
+        if r.length > inner.pages.len() as u64 || r.iova.checked_add(r.length).is_none() {
             return Err(Refusal::Range);
         }
-        let inner = &mut *inner;
-        core::mem::swap(&mut inner.mapped, &mut inner.pages);
         inner.key = r.key;
         inner.access = r.access;
         inner.iova = r.iova;
