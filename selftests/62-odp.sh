@@ -23,8 +23,23 @@ waited()
 	done
 }
 
+waits() { echo "$(counter a "$1") $(counter b "$1")"; }
+
+# Nobody waits for pages that were got in ahead.
+prefetched()
+{
+	[ "$RXO_DRIVER" = rxo ] || { skip "a counter of rxo"; return; }
+	local rx tx
+	rx=$(waits rx_page_waits) tx=$(waits tx_page_waits)
+	"$BIN/odp" -a "hosta:$DEVA" -b "hostb:$DEVB" prefetched prefetched_present prefetched_everything || return 1
+	[ "$rx" = "$(waits rx_page_waits)" ] && [ "$tx" = "$(waits tx_page_waits)" ] && return
+	echo "waits: received $rx, then $(waits rx_page_waits); sent $tx, then $(waits tx_page_waits)"
+	return 1
+}
+
 tap_program 400 "" "$BIN/odp" -a "hosta:$DEVA" -b "hostb:$DEVB"
 t "packets and work requests waited for pages" waited
+t "nobody waited for what was prefetched" prefetched
 export RXO_QUICK=1 RIG_ON_DEMAND=1
 tap_program 300 "on demand: " "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB" \
 	rc_mixed rc_send rc_write rc_read rc_atomic rc_psn_wrap rc_outstanding rc_fence ud_data

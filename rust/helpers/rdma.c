@@ -110,17 +110,17 @@ bool rust_helper_odp_is_writable(struct ib_umem_odp *odp)
 }
 
 /*
- * Faults pages in. After success no page goes until odp_unlock: look at each
- * with odp_page.
+ * Faults pages in, or finds out which are there. After success no page goes
+ * until odp_unlock: look at each with odp_page.
  */
 int rust_helper_odp_page_in_and_lock(struct ib_umem_odp *odp,
 				     unsigned long first, unsigned long count,
-				     bool write)
+				     bool write, bool fault)
 {
 	u64 start = ib_umem_start(odp) + ((u64)first << PAGE_SHIFT);
 	int n = ib_umem_odp_map_dma_and_lock(odp, start,
 					     (u64)count << PAGE_SHIFT,
-					     write ? HMM_PFN_WRITE : 0, true);
+					     write ? HMM_PFN_WRITE : 0, fault);
 
 	return min(n, 0);
 }

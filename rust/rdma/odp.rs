@@ -60,6 +60,9 @@ const AHEAD: usize = 16;
 /// In the address of a page: it may be written to.
 const WRITABLE: usize = 1;
 
+/// Pages that are prefetched at a time.
+const AT_ONCE: usize = 512;
+
 /// Whether the kernel has what it takes.
 pub const HAS_ODP: bool = cfg!(CONFIG_INFINIBAND_ON_DEMAND_PAGING);
 
@@ -70,6 +73,28 @@ pub enum OdpFault {
     Denied,
     /// The memory is not there now. Try again a little later.
     Absent,
+}
+
+/// How pages get here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paging {
+    /// They are faulted in, to be read.
+    Read,
+    /// They are faulted in, to be written to.
+    Write,
+    /// Those that the process has at hand are found.
+    Present,
+}
+
+impl Paging {
+    /// What an access takes.
+    fn of(write: bool) -> Self {
+        if write {
+            Self::Write
+        } else {
+            Self::Read
+        }
+    }
 }
 
 /// Pages that an access needs.
@@ -171,22 +196,24 @@ impl Shared {
         let Range { start, end } = need.pages;
         let count = self.map.lock().pages.len();
         let ahead = end.saturating_add(AHEAD).min(count);
-        self.page_in(start..ahead, need.write)
-            .or_else(|_| self.page_in(start..end, need.write))
+        let how = Paging::of(need.write);
+        self.page_in(start..ahead, how)
+            .or_else(|_| self.page_in(start..end, how))
     }
 
-    /// Faults pages in.
-    fn page_in(&self, pages: Range<usize>, write: bool) -> Result {
+    /// Gets pages in. The gate must have been entered, unless this was just made.
+    fn page_in(&self, pages: Range<usize>, how: Paging) -> Result {
         let raw = self.raw.as_ptr();
         // SAFETY:
-        // - the umem is valid, as the gate has been entered;
+        // - the umem is valid: the gate has been entered, or nobody else knows of it yet;
         // - the range is within it: it was made from places within `map.pages`.
         to_result(unsafe {
             bindings::odp_page_in_and_lock(
                 raw,
                 pages.start as c_ulong,
                 pages.len() as c_ulong,
-                write,
+                how == Paging::Write,
+                how != Paging::Present,
             )
         })?;
         {
@@ -312,6 +339,34 @@ impl OdpUmem {
         // SAFETY: Valid by the type invariant of `Shared`, and used no more. When this returns
         // nobody is told of pages any more, so `shared` may go.
         unsafe { bindings::odp_release(self.shared.raw.as_ptr()) };
+    }
+
+    /// Gets the pages of a range in, ahead of their use. May sleep, for as long as the range is
+    /// long.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for a range that is not within the memory, or where the process has none; `EPERM`
+    /// if it may not be written to; `EINTR` when a signal is pending.
+    pub fn prefetch(&self, at: usize, len: usize, how: Paging) -> Result {
+        let shared = &self.shared;
+        let _pass = shared.gate.enter().ok_or(EFAULT)?;
+        if at > shared.length || len > shared.length - at {
+            return Err(EFAULT);
+        }
+        if how == Paging::Write && !shared.writable {
+            return Err(EPERM);
+        }
+        // No overflow: `at + len <= length`, and `offset + length` was checked in `of`.
+        let at = shared.offset + at;
+        let pages = at / PAGE_SIZE..(at + len).div_ceil(PAGE_SIZE);
+        for first in pages.clone().step_by(AT_ONCE) {
+            if kernel::current!().signal_pending() {
+                return Err(EINTR);
+            }
+            shared.page_in(first..pages.end.min(first + AT_ONCE), how)?;
+        }
+        Ok(())
     }
 
     /// Bytes.
@@ -486,10 +541,10 @@ impl Space {
         let id = need.pages.start / pages;
         let first = id * pages;
         let id = u32::try_from(id).map_err(|_| EFAULT)?;
+        let mut list = self.list.lock();
         if self.parts.get(id).is_some() {
             return Ok(());
         }
-        let mut list = self.list.lock();
         if list.len() >= PARTS {
             return Err(ENOMEM);
         }
@@ -562,6 +617,30 @@ impl OdpSpace {
                     }
                     return Err(fault);
                 }
+            }
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// As [`OdpUmem::prefetch`], by address.
+    pub fn prefetch(&self, va: usize, len: usize, how: Paging) -> Result {
+        let space = &self.space;
+        let _pass = space.gate.enter().ok_or(EFAULT)?;
+        let end = va.checked_add(len).ok_or(EFAULT)?;
+        let mut at = va;
+        while at < end {
+            let id = u32::try_from(at / PART).map_err(|_| EFAULT)?;
+            let n = (PART - at % PART).min(end - at);
+            // Of a part that nobody asked for so far there is nothing at hand.
+            if how != Paging::Present && space.parts.get(id).is_none() {
+                space.add_part(&Need {
+                    pages: at / PAGE_SIZE..(at + n).div_ceil(PAGE_SIZE),
+                    write: how == Paging::Write,
+                })?;
+            }
+            if let Some(part) = space.parts.get(id) {
+                part.prefetch(at % PART, n, how)?;
             }
             at += n;
         }

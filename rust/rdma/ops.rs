@@ -64,6 +64,7 @@ use crate::{
         Qp,
         Srq, //
     },
+    odp::Paging,
     provider::{
         CqNotify,
         MrChange,
@@ -74,6 +75,7 @@ use crate::{
     udata::Udata,
     wc::WcSlots,
     wr::{
+        sges,
         RecvWrs,
         SendWrs, //
     },
@@ -173,6 +175,7 @@ impl<P: Provider> Ops<P> {
         ops.rereg_user_mr = Some(Self::rereg_user_mr);
         ops.alloc_mr = Some(Self::alloc_mr);
         ops.map_mr_sg = Some(Self::map_mr_sg);
+        ops.advise_mr = Some(Self::advise_mr);
         ops.dereg_mr = Some(Self::dereg_mr);
 
         ops.alloc_mw = Some(Self::alloc_mw);
@@ -1163,6 +1166,34 @@ impl<P: Provider> Ops<P> {
             Ok(covered) => covered,
             Err(e) => e.to_errno(),
         }
+    }
+
+    unsafe extern "C" fn advise_mr(
+        pd: *mut bindings::ib_pd,
+        advice: bindings::ib_uverbs_advise_mr_advice,
+        flags: u32,
+        list: *mut bindings::ib_sge,
+        len: u32,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> c_int {
+        use bindings::{
+            ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH as READ,
+            ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PRESENT,
+            ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE as WRITE,
+            ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH as FLUSH, //
+        };
+        status(|| {
+            let how = match advice {
+                READ => Paging::Read,
+                WRITE => Paging::Write,
+                PRESENT => Paging::Present,
+                _ => return Err(EOPNOTSUPP),
+            };
+            let len = i32::try_from(len).map_err(|_| EINVAL)?;
+            // SAFETY: The core passes a valid PD and `len` ranges, all of them during the call.
+            let (pd, ranges) = unsafe { (Pd::<P>::from_raw(pd), sges(list, len)) };
+            P::advise_mr(pd, how, flags & FLUSH != 0, ranges)
+        })
     }
 
     // ---- memory windows ----------------------------------------------------------------------

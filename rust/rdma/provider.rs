@@ -41,12 +41,14 @@ use crate::{
         Qp,
         Srq, //
     },
+    odp::Paging,
     stats::StatDescs,
     udata::Udata,
     wc::WcSlots,
     wr::{
         RecvWrs,
-        SendWrs, //
+        SendWrs,
+        Sge, //
     },
 };
 
@@ -350,6 +352,14 @@ pub trait Provider: Sized + Send + Sync + 'static {
     fn map_mr_sg(mr: &Mr<Self>, list: SgMap<'_>) -> Result<c_int>;
     /// Returns lkey and rkey of a region.
     fn mr_keys(mr: &Self::Mr) -> (u32, u32);
+    /// Gets ranges of regions of a process in, ahead of their use. Unless that must be so it may
+    /// remain undone. May sleep.
+    fn advise_mr(
+        pd: &Pd<Self>,
+        how: Paging,
+        must: bool,
+        ranges: impl Iterator<Item = Sge> + Clone,
+    ) -> Result;
     /// Deregisters a region: nothing accesses its memory when this returns. After an error it is
     /// still there.
     fn dereg_mr(mr: &Mr<Self>) -> Result;

@@ -101,6 +101,7 @@ pub use odp::{
     OdpFault,
     OdpSpace,
     OdpUmem,
+    Paging,
     HAS_ODP, //
 };
 pub use provider::{

@@ -76,7 +76,10 @@ pub struct Sge {
 /// # Safety
 ///
 /// `list` must be valid for reads of `n` entries during `'a`.
-unsafe fn sges<'a>(list: *const bindings::ib_sge, n: i32) -> impl Iterator<Item = Sge> + 'a {
+pub(crate) unsafe fn sges<'a>(
+    list: *const bindings::ib_sge,
+    n: i32,
+) -> impl Iterator<Item = Sge> + Clone + 'a {
     let n = usize::try_from(n).unwrap_or(0);
     let list = if list.is_null() || n == 0 {
         &[]

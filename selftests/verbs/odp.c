@@ -390,6 +390,196 @@ static int given_up(void)
 	return 0;
 }
 
+static struct ibv_sge part(struct ep *e, size_t at, uint32_t len)
+{
+	return (struct ibv_sge){ (uintptr_t)e->buf + at, len, e->mr->lkey };
+}
+
+/*
+ * Nothing waits for pages that were got in ahead, if they stay: 62-odp.sh looks
+ * at the counters. All of it in several ranges, which need not begin with a page.
+ */
+static int prefetched(void)
+{
+	const enum ibv_wr_opcode ops[] = {
+		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND,
+	};
+	struct opts o = opts_odp();
+	unsigned int i, j;
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	for (i = 0; i < 3 * ARRAY_SIZE(ops); i++) {
+		struct wr w = {
+			.id = i, .op = ops[i % ARRAY_SIZE(ops)], .len = LEN,
+			.flags = IBV_SEND_SIGNALED, .off = 3,
+		};
+		struct ep *ends[] = { &p.a, &p.b };
+		bool read = w.op == IBV_WR_RDMA_READ;
+		struct ep *src = ends[read], *dst = ends[!read];
+
+		for (j = 0; j < ARRAY_SIZE(ends); j++)
+			run_ok(drop(ends[j]));
+		fill(src->buf + (read ? 1 : 3), LEN, i);
+		evict(src->buf, src->len);
+		for (j = 0; j < ARRAY_SIZE(ends); j++) {
+			struct ibv_sge list[] = {
+				part(ends[j], 1, 1), part(ends[j], 2, 0),
+				part(ends[j], 100, LEN / 2),
+				part(ends[j], 100 + LEN / 2, LEN / 2),
+			};
+
+			check_ok(advise_mr(ends[j]->qp->pd,
+					IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+					IBV_ADVISE_MR_FLAG_FLUSH, list,
+					ARRAY_SIZE(list)));
+		}
+		if (w.op == IBV_WR_SEND)
+			check_ok(post_recv(&p.b, i, 1, LEN));
+		check_ok(post_to(&p.a, w, &p.b, 1));
+		run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 20000, NULL));
+		if (w.op == IBV_WR_SEND)
+			run_ok(expect_wc(p.b.rcq, i, IBV_WC_SUCCESS, 20000, NULL));
+		check(check_fill(dst->buf + (read ? 3 : 1), LEN, i) < 0);
+	}
+	return pair_down(&p);
+}
+
+/* What is at hand is found; what was never there is not made. */
+static int prefetched_present(void)
+{
+	struct opts o = opts_odp();
+	struct ibv_sge all;
+	struct wr w = {
+		.id = 1, .op = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED,
+		.len = LEN / 2,
+	};
+	unsigned char there[LEN / PAGE];
+	struct pair p;
+	uint8_t *m;
+	int i;
+
+	run_ok(pair_up(&p, &o));
+	fill(p.b.buf, LEN, 2);
+	evict(p.b.buf, p.b.len);
+	all = part(&p.a, 0, LEN);
+	check_ok(advise_mr(p.a.qp->pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+			IBV_ADVISE_MR_FLAG_FLUSH, &all, 1));
+	all = part(&p.b, 0, LEN);
+	check_ok(advise_mr(p.b.qp->pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			IBV_ADVISE_MR_FLAG_FLUSH, &all, 1));
+	check_ok(post_to(&p.a, w, &p.b, 0));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 20000, NULL));
+	check(check_fill(p.a.buf, LEN / 2, 2) < 0);
+
+	run_ok(drop(&p.b));
+	m = (uint8_t *)(((uintptr_t)p.b.buf + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+	check_ok(advise_mr(p.b.qp->pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			IBV_ADVISE_MR_FLAG_FLUSH, &all, 1));
+	check_ok(mincore(m, LEN - PAGE, there));
+	for (i = 0; i < LEN / PAGE - 1; i++)
+		check(!(there[i] & 1));
+	check_ok(advise_mr(p.b.qp->pd, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			IBV_ADVISE_MR_FLAG_FLUSH, &all, 1));
+	return pair_down(&p);
+}
+
+/* A region of all memory: also of parts that nobody has asked for so far. */
+static int prefetched_everything(void)
+{
+	const size_t big = 16 << 20, at = 3 << 20;
+	struct wr w = {
+		.id = 1, .flags = IBV_SEND_SIGNALED, .op = IBV_WR_RDMA_WRITE,
+		.len = LEN,
+	};
+	struct opts o = opts_default();
+	struct ibv_sge range;
+	struct ibv_mr *b;
+	struct pair p;
+	uint8_t *m;
+
+	o.buf = LEN;
+	run_ok(pair_up(&p, &o));
+	b = ibv_reg_mr(host_b.pd, NULL, SIZE_MAX, ACC_ALL | IBV_ACCESS_ON_DEMAND);
+	check(b);
+	m = mmap(NULL, big, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	check(m != MAP_FAILED);
+	range = (struct ibv_sge){ (uintptr_t)m, big, b->lkey };
+	check_ok(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			IBV_ADVISE_MR_FLAG_FLUSH, &range, 1));
+	check_ok(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+			IBV_ADVISE_MR_FLAG_FLUSH, &range, 1));
+	fill(p.a.buf, LEN, 3);
+	w.raddr = (uintptr_t)m + at + 5;
+	w.rkey = b->rkey;
+	check_ok(post(&p.a, &w));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 20000, NULL));
+	check(check_fill(m + at + 5, LEN, 3) < 0);
+	check_ok(munmap(m, big));
+	check(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+		     IBV_ADVISE_MR_FLAG_FLUSH, &range, 1) == EFAULT);
+	check_ok(ibv_dereg_mr(b));
+	return pair_down(&p);
+}
+
+/* The errno of the man page; advice that need not be followed fails only if it makes no sense. */
+static int bad_advice(void)
+{
+	struct opts o = opts_odp();
+	struct ibv_pd *other;
+	struct ibv_mr *ro, *pinned;
+	struct ibv_sge s[2];
+	struct pair p;
+	uint32_t flags;
+
+	run_ok(pair_up(&p, &o));
+	other = ibv_alloc_pd(host_a.ctx);
+	check(other);
+	ro = ibv_reg_mr(host_a.pd, p.a.buf, PAGE,
+			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
+	check(ro);
+	pinned = ibv_reg_mr(host_a.pd, p.a.buf, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	check(pinned);
+	for (flags = 0; flags <= IBV_ADVISE_MR_FLAG_FLUSH; flags++) {
+		const int read = IBV_ADVISE_MR_ADVICE_PREFETCH;
+		const int write = IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+
+		s[0] = s[1] = part(&p.a, 0, PAGE);
+		check_ok(advise_mr(host_a.pd, read, flags, s, 2));
+		s[1].lkey ^= 1;
+		check(advise_mr(host_a.pd, read, flags, s, 2) == ENOENT);
+		s[1].lkey = 0xdead00;
+		check(advise_mr(host_a.pd, read, flags, s, 2) == ENOENT);
+		s[1] = part(&p.a, p.a.len - 1, 2);
+		check(advise_mr(host_a.pd, read, flags, s, 2) == EFAULT);
+		s[1].addr = UINT64_MAX;
+		check(advise_mr(host_a.pd, read, flags, s, 2) == EFAULT);
+		s[1] = part(&p.a, 0, PAGE);
+		check(advise_mr(other, read, flags, s, 2) == EPERM);
+		s[1].lkey = ro->lkey;
+		check_ok(advise_mr(host_a.pd, read, flags, s, 2));
+		check(advise_mr(host_a.pd, write, flags, s, 2) == EPERM);
+		s[1].lkey = pinned->lkey;
+		check(advise_mr(host_a.pd, read, flags, s, 2) == EINVAL);
+		check(advise_mr(host_a.pd, 77, flags, s, 1) == EOPNOTSUPP);
+		check(advise_mr(host_a.pd, read, flags | 2, s, 1) == EINVAL);
+	}
+	check_ok(ibv_dereg_mr(ro));
+	check_ok(ibv_dereg_mr(pinned));
+	check_ok(ibv_dealloc_pd(other));
+
+	/* There is no memory in the midst of it. */
+	s[0] = part(&p.b, 0, LEN);
+	check_ok(munmap(p.b.buf + LEN / 2, PAGE));
+	check(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+		     IBV_ADVISE_MR_FLAG_FLUSH, s, 1) == EFAULT);
+	check_ok(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, s, 1));
+	check_ok(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			IBV_ADVISE_MR_FLAG_FLUSH, s, 1));
+	return pair_down(&p);
+}
+
 static const struct testcase cases[] = {
 	{ "odp_advertised", advertised },
 	{ "odp_nothing_pinned", nothing_pinned },
@@ -403,6 +593,10 @@ static const struct testcase cases[] = {
 	{ "odp_atomics", atomics, 60 },
 	{ "odp_everything", everything, 60 },
 	{ "odp_given_up", given_up, 60 },
+	{ "prefetched", prefetched, 60 },
+	{ "prefetched_present", prefetched_present },
+	{ "prefetched_everything", prefetched_everything },
+	{ "bad_advice", bad_advice },
 };
 
 int main(int argc, char **argv)

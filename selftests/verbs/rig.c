@@ -150,6 +150,23 @@ void evict(void *p, size_t len)
 		perror("mprotect");
 }
 
+/*
+ * Libraries for rxe that know of it hand advice to the kernel with this function
+ * of libibverbs, which others lack.
+ */
+int ibv_cmd_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
+		      uint32_t flags, struct ibv_sge *list, uint32_t n);
+
+int advise_mr(struct ibv_pd *pd, int advice, uint32_t flags,
+	      struct ibv_sge *list, uint32_t n)
+{
+	int err = ibv_advise_mr(pd, advice, flags, list, n);
+
+	if (err == EOPNOTSUPP)
+		err = ibv_cmd_advise_mr(pd, advice, flags, list, n);
+	return err;
+}
+
 int ep_create(struct ep *e, struct host *h, const struct opts *o)
 {
 	struct ibv_qp_init_attr ia = {

@@ -124,6 +124,8 @@ int ep_create(struct ep *e, struct host *h, const struct opts *o);
 int ep_destroy(struct ep *e);
 /* With $RIG_ON_DEMAND memory is paged on demand, and absent at each post. */
 void evict(void *p, size_t len);
+int advise_mr(struct ibv_pd *pd, int advice, uint32_t flags,
+	      struct ibv_sge *list, uint32_t n);
 int ep_init(struct ep *e, const struct opts *o);
 int ep_rtr(struct ep *e, const struct ep *peer, const struct opts *o);
 int ep_rts(struct ep *e, const struct opts *o);

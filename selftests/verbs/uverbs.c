@@ -126,6 +126,7 @@ static int use_everything(void)
 	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_pd *pd;
+	struct ibv_mr *mr;
 	struct ibv_mw *mw;
 	struct ibv_ah *ah;
 	struct pair p;
@@ -143,8 +144,12 @@ static int use_everything(void)
 	check_ok(ibv_query_gid_ex(host_a.ctx, 1, host_a.gidx, gids, 0));
 	pd = ibv_alloc_pd(host_a.ctx);
 	check(pd);
-	sge = (struct ibv_sge){ (uintptr_t)p.a.buf, 64, p.a.mr->lkey };
-	ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1);
+	mr = ibv_reg_mr(pd, p.a.buf, 64,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	check(mr);
+	sge = (struct ibv_sge){ (uintptr_t)p.a.buf, 64, mr->lkey };
+	check_ok(advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1));
+	check_ok(ibv_dereg_mr(mr));
 	mw = ibv_alloc_mw(host_a.pd, IBV_MW_TYPE_2);
 	check(mw);
 	check_ok(ibv_dealloc_mw(mw));

@@ -32,6 +32,7 @@ use rdma::{
     OdpFault,
     OdpSpace,
     OdpUmem,
+    Paging,
     Sge,
     Umem,
     Word, //
@@ -255,6 +256,28 @@ impl Mr {
             return Err(Refusal::Range);
         }
         Ok(at)
+    }
+
+    /// Tells whether it is paged on demand.
+    fn is_paged(&self) -> bool {
+        self.memory
+            .enter()
+            .is_some_and(|memory| matches!(&*memory, Memory::OnDemand(_) | Memory::Everything(_)))
+    }
+
+    /// Gets a range of the region in, ahead of its use, if it is paged on demand. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`OdpUmem::prefetch`] has it.
+    pub(crate) fn prefetch(&self, at: u64, len: usize, how: Paging) -> Result {
+        let memory = self.memory.enter().ok_or(ENOENT)?;
+        let at = usize::try_from(at).map_err(|_| EFAULT)?;
+        match &*memory {
+            Memory::OnDemand(umem) => umem.prefetch(at, len, how),
+            Memory::Everything(space) => space.prefetch(at, len, how),
+            Memory::User(_) | Memory::DmaBuf(_) | Memory::Kernel(_) => Ok(()),
+        }
     }
 
     /// Copies from the region, from byte `at` on.
@@ -663,6 +686,33 @@ impl Regions {
     pub(crate) fn remove_window(&self, window: &Window) {
         self.windows.remove(window.first_key() >> TAG_BITS);
         window.revoke();
+    }
+
+    /// Finds a range that is to be got in, and where in its region it begins.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ibv_advise_mr(3)`: `ENOENT` for what is no key of a region, `EPERM` for one of
+    /// another domain or one that may not be written to, `EFAULT` for a range beyond it; `EINVAL`
+    /// for a region that is not paged on demand.
+    pub(crate) fn paged(&self, domain: Domain, range: &Sge, how: Paging) -> Result<(Arc<Mr>, u64)> {
+        let rights = match how {
+            Paging::Write => access::LOCAL_WRITE,
+            Paging::Read | Paging::Present => 0,
+        };
+        let len = u64::from(range.length);
+        let mr = self.table.get(range.lkey >> TAG_BITS).ok_or(ENOENT)?;
+        let at = mr
+            .check(domain, range.lkey, range.addr, len, rights)
+            .map_err(|refusal| match refusal {
+                Refusal::Unknown => ENOENT,
+                Refusal::Domain | Refusal::Rights => EPERM,
+                Refusal::Range | Refusal::Absent => EFAULT,
+            })?;
+        if !mr.is_paged() {
+            return Err(EINVAL);
+        }
+        Ok((mr, at))
     }
 
     /// Invalidates a key, of fast registration or of a window of type 2, for the owner of a queue

@@ -34,6 +34,7 @@ use rdma::{
     OdpCaps,
     OdpSpace,
     OdpUmem,
+    Paging,
     Pd,
     PortAttr,
     PortCounters,
@@ -47,6 +48,7 @@ use rdma::{
     RecvWrs,
     SendWrs,
     SgMap,
+    Sge,
     Srq,
     SrqAttr,
     SrqChange,
@@ -831,6 +833,30 @@ impl Provider for Rxo {
             Region::Fast(mr) => mr.first_key(),
         };
         (key, key)
+    }
+
+    /// # Errors
+    ///
+    /// For a range that makes no sense those of `ibv_advise_mr(3)`; then, if it must be so, as
+    /// [`OdpUmem::prefetch`] has it.
+    fn advise_mr(
+        pd: &Pd<Self>,
+        how: Paging,
+        must: bool,
+        ranges: impl Iterator<Item = Sge> + Clone,
+    ) -> Result {
+        let (regions, domain) = (&pd.device().data().regions, pd.data().domain);
+        for range in ranges.clone() {
+            regions.paged(domain, &range, how)?;
+        }
+        for range in ranges {
+            let (mr, at) = regions.paged(domain, &range, how)?;
+            let done = mr.prefetch(at, range.length as usize, how);
+            if must {
+                done?;
+            }
+        }
+        Ok(())
     }
 
     /// # Errors
