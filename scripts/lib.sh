@@ -49,10 +49,11 @@ lane_make()
 	esac
 }
 
-# module_make LANE: and those of a module build.
+# module_make LANE: and those of a module build. With the tests for KUnit.
 module_make()
 {
 	lane_make "$1"
+	echo "RXO_KUNIT=m"
 	# A warning about each C file, from UML's own header.
 	[ "$1" != debug ] || echo "KCFLAGS=-Wno-null-pointer-arithmetic"
 }

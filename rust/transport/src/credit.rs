@@ -30,8 +30,8 @@ pub fn encode(posted: Option<u32>) -> u8 {
     above.saturating_sub(1) as u8
 }
 
-#[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(rxo_transport_credit))]
+#[cfg(any(test, rxo_kunit))]
+#[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_credit))]
 mod tests {
     use super::*;
 

@@ -88,8 +88,8 @@ impl Ssn {
     }
 }
 
-#[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(rxo_transport_psn))]
+#[cfg(any(test, rxo_kunit))]
+#[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_psn))]
 mod tests {
     use super::*;
 

@@ -17,8 +17,8 @@ pub const fn delay(code: u8) -> Duration {
     Duration::from_micros(TENS_OF_MICROS[(code & 0x1f) as usize] as u64 * 10)
 }
 
-#[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(rxo_transport_rnr))]
+#[cfg(any(test, rxo_kunit))]
+#[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_rnr))]
 mod tests {
     use super::*;
 

@@ -21,7 +21,7 @@
 // Kbuild passes `no_std` by itself, and sets `CONFIG_RUST`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 // The KUnit glue contains unsafe code.
-#![cfg_attr(not(CONFIG_KUNIT = "y"), forbid(unsafe_code))]
+#![cfg_attr(not(rxo_kunit), forbid(unsafe_code))]
 
 pub mod burst;
 mod completer;

@@ -70,8 +70,8 @@ pub const fn ack_timeout(t: u8) -> Option<Duration> {
     }
 }
 
-#[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(rxo_transport_time))]
+#[cfg(any(test, rxo_kunit))]
+#[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_time))]
 mod tests {
     use super::*;
 

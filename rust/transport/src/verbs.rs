@@ -371,8 +371,8 @@ pub struct SendWqe {
     pub ud: Option<UdDest>,
 }
 
-#[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(rxo_transport_verbs))]
+#[cfg(any(test, rxo_kunit))]
+#[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_verbs))]
 mod tests {
     use super::*;
 

@@ -2608,7 +2608,7 @@ fn gsi_has_the_well_known_key() {
         ..config()
     });
     let mut n = Node::new(0, &s.c, MEM);
-    n.qp = Qp::new(
+    *n.qp = Qp::new(
         QpType::Gsi,
         1,
         vec![SendSlot::default(); 8],

@@ -61,8 +61,8 @@ pub fn update(crc: u32, bytes: &[u8]) -> u32 {
     crc
 }
 
-#[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(rxo_transport_crc32))]
+#[cfg(any(test, rxo_kunit))]
+#[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_crc32))]
 mod tests {
     use super::*;
 

@@ -103,8 +103,8 @@ pub fn compute(crc32_le: Crc32Le, prefix: &[u8], rest: &[u8]) -> [u8; 4] {
     (!crc32_le(crc32_le(!0, prefix), rest)).to_le_bytes()
 }
 
-#[cfg(any(test, CONFIG_KUNIT = "y"))]
-#[cfg_attr(CONFIG_KUNIT = "y", kernel::macros::kunit_tests(rxo_transport_icrc))]
+#[cfg(any(test, rxo_kunit))]
+#[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_icrc))]
 mod tests {
     use super::*;
 

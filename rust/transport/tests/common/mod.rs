@@ -11,8 +11,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{
+    BTreeMap,
     BinaryHeap,
-    HashMap,
     VecDeque, //
 };
 
@@ -407,10 +407,10 @@ impl Env for Host {
     }
 }
 
-/// A queue pair and its surroundings.
+/// A queue pair and its surroundings: in boxes, as a kernel's stack is small.
 pub struct Node {
-    pub qp: Qp<Host>,
-    pub host: Host,
+    pub qp: Box<Qp<Host>>,
+    pub host: Box<Host>,
 }
 
 /// What to make of a queue pair.
@@ -457,15 +457,15 @@ pub const T0: Instant = Instant::from_nanos(1_000_000);
 impl Node {
     pub fn new(side: usize, c: &Config, mem: usize) -> Self {
         let mut n = Self {
-            qp: Qp::new(
+            qp: Box::new(Qp::new(
                 c.ty,
                 QPN[side],
                 vec![SendSlot::default(); c.slots],
                 (0..16).map(|_| Resource::default()).collect(),
                 c.sig_all,
                 c.srq,
-            ),
-            host: Host::new(mem),
+            )),
+            host: Box::new(Host::new(mem)),
         };
         n.host.local = vec![BASE; c.slots];
         n.host.no_credits = c.srq;
@@ -640,7 +640,7 @@ pub struct Pair {
     pub log: Vec<(usize, u8, u32)>,
     pub events: Events,
     /// How often a packet was lost, by side, opcode and PSN.
-    lost: HashMap<(usize, u8, u32), u32>,
+    lost: BTreeMap<(usize, u8, u32), u32>,
     /// How many responses of a side were lost since one was not.
     in_a_row: [u32; 2],
     seq: u64,
@@ -668,7 +668,7 @@ impl Pair {
             sent: [0; 2],
             log: Vec::new(),
             events: Events::default(),
-            lost: HashMap::new(),
+            lost: BTreeMap::new(),
             in_a_row: [0; 2],
             seq: 0,
             air: BinaryHeap::new(),
