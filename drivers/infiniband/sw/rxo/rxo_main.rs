@@ -16,6 +16,7 @@ use kernel::prelude::*;
 mod abi;
 mod ah;
 mod cq;
+mod crc;
 mod detail;
 mod fast;
 mod history;
@@ -83,6 +84,7 @@ struct RxoModule {
 
 impl kernel::Module for RxoModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        crc::choose();
         let reclaimer = softirq::Reclaimer::new(c"rxo")?;
         let namespaces = KBox::pin_init(net::Namespaces::<RxoNet>::new(), GFP_KERNEL)?;
         let published = Ports::publish(namespaces)?;

@@ -41,15 +41,12 @@ use softirq::{
 
 use crate::{
     ah::address,
+    crc,
     mcast::Groups,
     port::Port,
     qp::QueuePair,
     stats::Stat,
-    tx::{
-        crc32,
-        invariant_crc,
-        ROCE_PORT, //
-    },
+    tx::ROCE_PORT, //
 };
 
 /// The general services interface.
@@ -172,10 +169,10 @@ impl Switch {
             .ok_or(Stat::RxMalformed)?;
         let head = head.get(..parsed.header_len).ok_or(Stat::RxMalformed)?;
         let below = buf.headers(index).ok_or(Stat::RxMalformed)?;
-        let mut crc = invariant_crc(below.ip(), below.udp(), head).ok_or(Stat::RxMalformed)?;
+        let mut crc = crc::invariant(below.ip(), below.udp(), head).ok_or(Stat::RxMalformed)?;
         let rest = end.checked_sub(payload).ok_or(Stat::RxMalformed)?;
         buf.for_each_chunk(payload, rest, |chunk| {
-            crc = crc32(crc, chunk);
+            crc = crc::update(crc, chunk);
             Ok(())
         })
         .map_err(|_| Stat::RxMalformed)?;

@@ -15,11 +15,6 @@ use net::{
 };
 use rxo_transport::{
     burst::PacketOut,
-    wire::{
-        crc32,
-        icrc,
-        BTH_LEN, //
-    },
     Burst,
     KeyFault,
     PlaceFault,
@@ -30,6 +25,7 @@ use rxo_transport::{
 
 use crate::{
     ah::Ends,
+    crc,
     host::Host,
     port::Port,
     stats::{
@@ -124,35 +120,6 @@ fn source_port(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
     }
     // CAST: 14 bits and the two above.
     ((label & 0x3fff) ^ (label >> 14)) as u16 | 0xc000
-}
-
-/// From so many bytes on the machine's instructions for CRCs, whose registers have to be saved first,
-/// are faster than a table.
-const LONG: usize = 256;
-
-/// Continues a CRC-32 over bytes, in the fastest way that the machine has.
-pub(crate) fn crc32(crc: u32, bytes: &[u8]) -> u32 {
-    if bytes.len() >= LONG && net::crc32_is_fast() {
-        net::crc32_le(crc, bytes)
-    } else {
-        crc32::update(crc, bytes)
-    }
-}
-
-/// Begins the invariant CRC of a packet: that of its IP and UDP headers and of what of the rest is
-/// in `begin`, which is the base transport header at least. The bytes that follow, but for the CRC
-/// itself, are added by [`crc32()`]; the complement of that goes on the wire.
-///
-/// `None` if the headers don't have the lengths that they must have.
-pub(crate) fn invariant_crc(ip: &[u8], udp: &[u8], begin: &[u8]) -> Option<u32> {
-    let udp = udp.first_chunk()?;
-    let (bth, rest) = begin.split_first_chunk::<BTH_LEN>()?;
-    let crc = match ip.len() {
-        20 => crc32(!0, &icrc::v4_prefix(ip.first_chunk()?, udp, bth)),
-        40 => crc32(!0, &icrc::v6_prefix(ip.first_chunk()?, udp, bth)),
-        _ => return None,
-    };
-    Some(crc32(crc, rest))
 }
 
 /// Sends the packets of a burst from packet `from` on. Returns what is left of it for now; what can't
@@ -301,7 +268,7 @@ impl Load<'_> {
             )?;
         }
         pad.fill(0);
-        let crc = invariant_crc(below.ip(), below.udp(), rest).ok_or(FAULT)?;
+        let crc = crc::invariant(below.ip(), below.udp(), rest).ok_or(FAULT)?;
         *icrc = (!crc).to_le_bytes();
         self.host.trace_tx(&packet.headers, packet.len);
         Ok(())
