@@ -5,7 +5,7 @@
 //! The polynomial is that of Ethernet, bit-reflected. An entry of table `k` is the effect of a byte with `k` zero bytes after
 //! it, so the effects of sixteen bytes are looked up independently of each other and summed.
 //!
-//! Data have the same CRC when a multiple of the polynomial is added to them. One multiple has but five terms, see [`TAPS`]:
+//! Data have the same CRC when a multiple of the polynomial is added to them. One multiple has but five terms, see `TAPS`:
 //! so a bit can be moved into four later ones, and all bits of a word at once by shifts. That leaves forty bytes to the
 //! tables, however long the data were.
 
