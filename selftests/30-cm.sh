@@ -6,20 +6,9 @@
 
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
-
-# cm_rping VERSION CLIENT-HOST ROUNDS SIZE SERVER-ARGS...
-cm_rping()
-{
-	local v=$1 from=$2 n=$3 size=$4 addr
-	addr=$(ip_of b "$v")
-	shift 4
-	next_port
-	pair 60 cm $PORT b rping -s -a "$addr" -p $PORT -V -v -C "$n" -S "$size" "$@" -- \
-		"$from" rping -c -a "$addr" -p $PORT -V -v -C "$n" -S "$size" "$@" || return 1
-	expect_line "$TMP/client" client "^ping data: rdma-ping-[0-9]+: " "$n" || return 1
-	expect_line "$TMP/server" server "^server ping data: rdma-ping-[0-9]+: " "$n" || return 1
-	expect_line "$TMP/client" client "mismatch|error" 0
-}
+# shellcheck source=selftests/lib/cm.sh
+. "$TESTS/lib/cm.sh"
+LIBS=-lrdmacm must_build cm cm.c
 
 # A server for many clients, one after another and some at a time.
 cm_persistent()
@@ -61,59 +50,19 @@ cm_disconnect()
 	expect_line "$TMP/client" client "DISCONNECT EVENT|cq completion failed"
 }
 
-cm_nobody()
-{
-	next_port
-	! host a timeout 20 rping -c -a $IPB -p $PORT -V -C 1 >"$TMP/client" 2>&1 || return 1
-	expect_line "$TMP/client" client "RDMA_CM_EVENT_REJECTED|cma event"
-}
-
-# cm_ucmatose CLIENT-HOST VERSION ARGS...
-cm_ucmatose()
-{
-	local from=$1 addr
-	addr=$(ip_of b "$2")
-	shift 2
-	next_port
-	pair 60 cm $PORT b ucmatose -b "$addr" -p $PORT -f ip "$@" -- \
-		"$from" ucmatose -s "$addr" -p $PORT -f ip "$@" || return 1
-	local f
-	for f in server client; do
-		expect_line "$TMP/$f" $f "^test complete" 1 || return 1
-		expect_line "$TMP/$f" $f "^return status 0" 1 || return 1
-		expect_line "$TMP/$f" $f "data transfers complete" || return 1
-		expect_line "$TMP/$f" $f "failed|error" 0 || return 1
-	done
-}
-
-cm_udaddy()
-{
-	local from=$1 addr
-	addr=$(ip_of b "$2")
-	shift 2
-	next_port
-	pair 60 cm 7174 b udaddy -b "$addr" "$@" -- \
-		"$from" udaddy -s "$addr" "$@" || return 1
-	local f
-	for f in server client; do
-		expect_line "$TMP/$f" $f "^test complete" 1 || return 1
-		expect_line "$TMP/$f" $f "^return status 0" 1 || return 1
-		expect_line "$TMP/$f" $f "data transfers complete" || return 1
-	done
-}
-
 for v in 4 6; do
 	t "rping -V IPv$v 100 rounds" cm_rping $v a 100 64
 	t "rping -V IPv$v again" cm_rping $v a 10 64
 	t "rping -V IPv$v 65535 bytes" cm_rping $v a 10 65535
 	t "ucmatose IPv$v" cm_ucmatose a $v
 	t "udaddy IPv$v" cm_udaddy a $v
+	t "private data, refusal IPv$v" cm_private a $v
 done
 t "rping -V IPv4 23 bytes" cm_rping 4 a 20 23
 t "rping -V -q, its own QP" cm_rping 4 a 20 1000 -q
 t "rping -P, a server of many clients" cm_persistent
 t "a killed server disconnects" cm_disconnect
-t "nobody listens" cm_nobody
+t "nobody listens" cm_nobody a
 t "ucmatose 20 connections, 1000 messages of 4096 bytes" cm_ucmatose a 4 -c 20 -C 1000 -S 4096
 t "udaddy 10 endpoints, 100 messages of 512 bytes" cm_udaddy a 4 -c 10 -C 100 -S 512
 for v in 4 6; do

@@ -9,9 +9,12 @@
 . "$(dirname "$0")/lib/tap.sh"
 # shellcheck source=selftests/lib/wire.sh
 . "$TESTS/lib/wire.sh"
+# shellcheck source=selftests/lib/cm.sh
+. "$TESTS/lib/cm.sh"
 
 only_rxo "with rdma_rxe" "this is for rxo"
 must_build link link.c rig.c
+LIBS=-lrdmacm must_build cm cm.c
 
 # rdma_rxe allocates its device in the first namespace and must be moved.
 peer_is_rxe()
@@ -43,6 +46,24 @@ done
 gcc -O2 -Wall -o "$TMP/flush" "$TESTS"/verbs/{flush,rig}.c -libverbs -lpthread
 tap_program 60 "rxo asks: " "$TMP/flush" -a "$HOSTA" -b "$HOSTB" "ATOMIC WRITE:*" "ATOMIC WRITE [it]*"
 tap_program 60 "rxe asks: " "$TMP/flush" -a "$HOSTB" -b "$HOSTA" "ATOMIC WRITE:*" "ATOMIC WRITE [it]*"
+# A responder's own fault is told on the wire as what it is. The syndrome is what
+# is counted; rdma_rxe tells its consumer by another status (LOC_QP_OP_ERR, 2).
+told_on_wire() # HOST-THAT-HEARS SERVER CLIENT
+{
+	local n
+	watch "$1" @th,64,8 0x11 @th,160,8 0x63 || return 1
+	HOSTA=$2 HOSTB=$3 link bad_receive
+	local status=$?
+	n=$(watched "$1")
+	[ "$status" = 0 ] && [ "$n" = 3 ] && return
+	echo "$n NAKs with syndrome 0x63, not 3"
+	return 1
+}
+rxo_refuses() { told_on_wire b hostb:rxeb hosta:rxoa; }
+rxe_refuses() { LINK_RECV_STATUS=2 told_on_wire a hosta:rxoa hostb:rxeb; }
+t "a receive that does not serve: rxe hears a remote operational error of rxo" rxo_refuses
+t "a receive that does not serve: rxo hears a remote operational error of rxe" rxe_refuses
+
 t "FLUSH" skip "the invariant CRC of rdma_rxe's covers the headers twice: no other end can take it"
 
 # Between programs: a bandwidth test, the client on $2.
@@ -88,4 +109,60 @@ bad_link 4 corrupt 1%
 
 t "rxo again" peer_is_rxo
 DEVB=rxob
+
+# Connection management. rdma_rxe has lost its QP 1 in a namespace that it was
+# moved to: it stays in the first one, which is host c here.
+dev_of() { case $1 in a) echo rxoc ;; c) echo rxec ;; esac; }
+ip_of() { case $1$2 in a4) echo 10.8.0.1 ;; c4) echo 10.8.0.2 ;; a6) echo fd08::1 ;; c6) echo fd08::2 ;; esac; }
+
+cm_up()
+{
+	local h
+
+	ip netns attach hostc $$ && ip link add cm0 mtu 4300 type veth peer name cm0 netns hosta mtu 4300 || return 1
+	for h in a c; do
+		ip -n host$h link set cm0 up && ip -n host$h addr add "$(ip_of $h 4)/24" dev cm0 &&
+			ip -n host$h addr add "$(ip_of $h 6)/64" dev cm0 nodad || return 1
+	done
+	topo_neighbours hosta hostc cm0 "$(ip_of c 4)" "$(ip_of c 6)" &&
+		topo_neighbours hostc hosta cm0 "$(ip_of a 4)" "$(ip_of a 6)" &&
+		host a rdma link add rxoc type rxo netdev cm0 &&
+		host c rdma link add rxec type rxe netdev cm0
+}
+
+# All of it was on the wire, of which rxo's device saw both directions.
+cm_down()
+{
+	local n
+	for n in tx_packets rx_packets; do
+		[ "$(counter a $n)" -gt 1000 ] || { echo "rxoc: $n $(counter a $n)"; return 1; }
+	done
+	host c rdma link delete rxec && host a rdma link delete rxoc && ip link del cm0 && ip netns delete hostc
+}
+
+# cm_bw CLIENT-HOST PROGRAM ARGS...: the connection by rdma_cm.
+cm_bw()
+{
+	local client=$1 prog=$2
+	shift 2
+	next_port
+	pair 60 cm $PORT $SERVER "$prog" -F -R -p $PORT -d "$(dev_of $SERVER)" "$@" -- \
+		"$client" "$prog" -F -R -p $PORT -d "$(dev_of "$client")" "$@" "$(ip_of $SERVER 4)"
+}
+
+t "rdma_cm: rdma_rxe in the first namespace" cm_up
+for client in a c; do
+	[ $client = a ] && SERVER=c who="rxo to rxe" || SERVER=a who="rxe to rxo"
+	for v in 4 6; do
+		t "rping -V IPv$v, $who" cm_rping $v $client 50 1000
+		t "ucmatose IPv$v, $who" cm_ucmatose $client $v
+		t "udaddy IPv$v, $who" cm_udaddy $client $v
+		t "private data, refusal IPv$v, $who" cm_private $client $v
+	done
+	t "rping -V 65535 bytes, $who" cm_rping 4 $client 10 65535
+	t "nobody listens, $who" cm_nobody $client
+	t "ib_send_bw -R, $who" cm_bw $client ib_send_bw -e -n $n -s 4096 -t 64
+	t "ib_write_bw -R, $who" cm_bw $client ib_write_bw -n $n -s 65536
+done
+t "rdma_cm: over" cm_down
 finish

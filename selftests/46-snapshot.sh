@@ -192,7 +192,7 @@ case_port_events()
 	ip -n hosta link set eth0 up
 	ip -n hosta addr replace $IP6A/64 dev eth0 nodad
 	link_local
-	topo_neighbours hosta hostb "$IPB" "$IP6B"
+	topo_neighbours hosta hostb eth0 "$IPB" "$IP6B"
 	eventually 5 gid_index a $IP6A || return 1
 	is $((before + 1)).. jq '[.history.events[] | select(.event == "port" and .what == "down") | .times // 1] | add // 0' <(shot a)
 }

@@ -97,7 +97,7 @@ flap()
 	# what goes with a link that is down
 	ip -n hosta addr replace $IP6A/64 dev eth0 nodad && ip -n hostb addr replace $IP6B/64 dev eth0 nodad
 	link_local
-	topo_neighbours hosta hostb "$IPB" "$IP6B" && topo_neighbours hostb hosta "$IPA" "$IP6A"
+	topo_neighbours hosta hostb eth0 "$IPB" "$IP6B" && topo_neighbours hostb hosta eth0 "$IPA" "$IP6A"
 }
 
 readdress()

@@ -374,7 +374,7 @@ eventually()
 	return 1
 }
 
-# build NAME SOURCES...: a C program of verbs/; $BIN/NAME.
+# build NAME SOURCES...: a C program of verbs/; $BIN/NAME. LIBS: more libraries.
 BIN=${RXO_TEST_BIN:-/tmp/rxo-selftest-bin}
 build()
 {
@@ -384,7 +384,7 @@ build()
 	[ ! -x "$BIN/$name" ] || return 0
 	src=("${@/#/$TESTS/verbs/}")
 	gcc -O2 -g -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Werror -pthread -rdynamic \
-		-o "$BIN/$name" "${src[@]}" -libverbs
+		-o "$BIN/$name" "${src[@]}" -libverbs ${LIBS:-}
 }
 
 # must_build NAME SOURCES...: without it there is no test.

@@ -49,14 +49,14 @@ topo_modules()
 	esac
 }
 
-# topo_neighbours HOST OTHER ADDRESS...: the other's addresses, for good.
+# topo_neighbours HOST OTHER NETDEV ADDRESS...: the other's addresses, for good.
 topo_neighbours()
 {
-	local host=$1 mac addr
-	mac=$(ip -n "$2" -o link show eth0 | sed -n 's/.*ether \([0-9a-f:]*\).*/\1/p')
-	shift 2
+	local host=$1 dev=$3 mac addr
+	mac=$(ip -n "$2" -o link show "$dev" | sed -n 's/.*ether \([0-9a-f:]*\).*/\1/p')
+	shift 3
 	for addr; do
-		ip -n "$host" neigh replace "$addr" lladdr "$mac" nud permanent dev eth0 || return 1
+		ip -n "$host" neigh replace "$addr" lladdr "$mac" nud permanent dev "$dev" || return 1
 	done
 }
 
@@ -82,8 +82,8 @@ topo_net_up()
 	done
 	# Nothing but RDMA is to be seen on the wire; without link-local
 	# addresses no neighbour is found by itself either, over IPv6.
-	topo_neighbours hosta hostb "$IPB" "$IP6B" &&
-		topo_neighbours hostb hosta "$IPA" "$IP6A" || return 1
+	topo_neighbours hosta hostb eth0 "$IPB" "$IP6B" &&
+		topo_neighbours hostb hosta eth0 "$IPA" "$IP6A" || return 1
 	local i
 	for i in 1 2 3 4 5 6 7 8 9 10; do
 		on_a ping -c 1 -W 1 -q $IPB >/dev/null &&

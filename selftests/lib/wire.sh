@@ -74,6 +74,24 @@ lose()
 	NFT
 }
 
+# watch HOST MATCH: the same, that only counts; watched HOST: how many it saw.
+watch()
+{
+	local h=$1
+	shift
+	host "$h" nft -f - <<-NFT
+	add table inet watch
+	add chain inet watch in { type filter hook prerouting priority raw; }
+	add rule inet watch in udp dport 4791 $* counter
+	NFT
+}
+
+watched()
+{
+	host "$1" sh -c 'nft list table inet watch && nft delete table inet watch' |
+		sed -n 's/.*counter packets \([0-9]*\) .*/\1/p'
+}
+
 lose_off()
 {
 	lost a >/dev/null

@@ -177,6 +177,59 @@ static int atomic(struct ep *from, struct ep *to, enum ibv_wr_opcode op)
 	return 0;
 }
 
+/* ---- what the responder cannot do ------------------------------------------ */
+
+/*
+ * A receive whose second entry does not serve, by its key, its rights or its
+ * range: the responder's own fault, which it tells as a remote operational
+ * error, and its own consumer by the receive. rdma_rxe calls it by another name.
+ */
+static int bad_receive(void)
+{
+	enum ibv_wc_status told = env_int("LINK_RECV_STATUS", IBV_WC_LOC_PROT_ERR);
+	struct opts o = link_opts();
+	struct ibv_sge sg[2];
+	struct ibv_recv_wr *bad, rr = {
+		.wr_id = 5, .sg_list = sg, .num_sge = 2,
+	};
+	struct ibv_mr *mr;
+	struct pair p;
+	int i;
+
+	o.mtu = IBV_MTU_256;
+	for (i = 0; i < 3; i++) {
+		run_ok(up(&p, &o));
+		mr = ibv_reg_mr(p.b.h->pd, p.b.buf, 4096,
+				i == 1 ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		check(mr);
+		memset(p.b.buf, POISON, 16384);
+		fill(p.a.buf, 1000, 7);
+		sg[0] = (struct ibv_sge){ (uintptr_t)p.b.buf + 8192, 300,
+					  p.b.mr->lkey };
+		sg[1] = (struct ibv_sge){ (uintptr_t)p.b.buf, 4096, mr->lkey };
+		if (i == 0)
+			sg[1].lkey ^= 0x5500;
+		if (i == 2)
+			sg[1].addr += 4000;
+		check_ok(ibv_post_recv(p.b.qp, &rr, &bad));
+		check_ok(post_recv(&p.b, 6, 0, 100));
+		check_ok(post(&p.a, &(struct wr){ .id = 1, .op = IBV_WR_SEND,
+			.flags = IBV_SEND_SIGNALED, .len = 1000 }));
+		check_ok(post(&p.a, &(struct wr){ .id = 2, .op = IBV_WR_SEND,
+			.flags = IBV_SEND_SIGNALED, .len = 10 }));
+		run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_OP_ERR, 5000, NULL));
+		run_ok(expect_wc(p.a.scq, 2, IBV_WC_WR_FLUSH_ERR, 5000, NULL));
+		run_ok(expect_wc(p.b.rcq, 5, told, 5000, NULL));
+		run_ok(expect_wc(p.b.rcq, 6, IBV_WC_WR_FLUSH_ERR, 5000, NULL));
+		check(check_byte(p.b.buf, i == 2 ? 4000 : 8192, POISON) < 0);
+		check(ep_query_state(&p.a) == IBV_QPS_ERR);
+		check(ep_query_state(&p.b) == IBV_QPS_ERR);
+		check_ok(ibv_dereg_mr(mr));
+		run_ok(pair_down(&p));
+	}
+	return 0;
+}
+
 /* ---- every operation, both ways, each MTU --------------------------------- */
 
 static const enum ibv_wr_opcode rc_ops[] = {
@@ -805,6 +858,7 @@ static int emit(void)
 		run_ok(emit_inv(8 - pad));
 		run_ok(emit_inv(768 - pad));
 	}
+	run_ok(bad_receive());
 
 	/* UC */
 	o.type = IBV_QPT_UC;
@@ -1040,6 +1094,7 @@ static const struct testcase cases[] = {
 	{ "one_fadd", one_fadd, 0 },
 	{ "ten_sends", ten_sends, 0 },
 	{ "late_receive", late_receive, 0 },
+	{ "bad_receive", bad_receive, 0 },
 	{ "emit", emit, 60 },
 	{ "retry_time", retry_time, 60 },
 	{ "rnr_time", rnr_time, 60 },

@@ -356,7 +356,8 @@ class Judge:
                 out.append(op.name)
             elif op.data and op.part & END and pads != {0, 1, 2, 3}:
                 out.append("%s with padding %s" % (op.name, sorted({0, 1, 2, 3} - pads)))
-        for nak in ("PSN sequence", "invalid request", "remote access", "RNR"):
+        for nak in ("PSN sequence", "invalid request", "remote access", "remote operational",
+                    "RNR"):
             if nak not in self.naks:
                 out.append("NAK: " + nak)
         return out
