@@ -42,11 +42,11 @@ case_there()
 {
 	local e
 
-	for e in tx rx qp_state nak_sent nak_received retransmit stall stall_end drop key_fault error; do
+	for e in tx rx qp_state nak_sent nak_received retransmit stall stall_end drop key_fault local_key_fault error; do
 		[ -e $TRACE/events/rxo/rxo_$e/format ] || { echo "no rxo_$e"; return 1; }
 		is 0 cat $TRACE/events/rxo/rxo_$e/enable || return 1
 	done
-	is 11 sh -c "ls -d $TRACE/events/rxo/rxo_* | wc -l"
+	is 12 sh -c "ls -d $TRACE/events/rxo/rxo_* | wc -l"
 }
 
 case_well()
@@ -109,6 +109,56 @@ case_naks()
 	traced drop "$B$b .* why=drop_gap" && traced nak_sent "$B$b .* why=sequence" 1
 }
 
+# A key in a work request of the QP's own: of the sender, and of the receiver, who
+# tells the peer that it is not the peer's fault.
+case_own_keys()
+{
+	local a b key
+
+	trace_on
+	symptom own_send_key
+	through begin failed
+	ended_well || return 1
+	trace_off
+	a=$(told "qp a") key=$(printf '0x%08x' "$(told key)")
+	traced local_key_fault "$A$a key=$key why=key_unknown" 1 && traced local_key_fault "" 1 &&
+		traced error "$A$a what=send why=loc_prot_err" 1 && traced key_fault "" 0 || return 1
+	trace_on
+	symptom own_recv_key
+	through begin failed
+	ended_well || return 1
+	trace_off
+	a=$(told "qp a") b=$(told "qp b") key=$(printf '0x%08x' "$(told key)")
+	traced local_key_fault "$B$b key=$key why=key_unknown" 1 && traced local_key_fault "" 1 &&
+		traced nak_sent "$B$b .* why=remote_operational" 1 &&
+		traced error "$B$b what=recv why=loc_prot_err" 1 &&
+		traced error "$A$a what=send why=rem_op_err" 1 && traced key_fault "" 0
+}
+
+# As people use them: recorded to a file by trace-cmd, which knows nothing of rxo
+# but the formats that the kernel tells, and read back from there.
+case_trace_cmd()
+{
+	local a dat=$TMP/trace.dat
+
+	(cd "$TMP" && exec trace-cmd record -q -e rxo:rxo_retransmit -e rxo:rxo_tx \
+		-f 'psn == 0x123456' -e rxo:rxo_error -o "$dat") >"$TMP/record" 2>&1 </dev/null &
+	PIDS+=($!)
+	eventually 10 grep -q 1 $TRACE/events/rxo/rxo_error/enable || { cat "$TMP/record"; return 1; }
+	symptom no_answer
+	look begin && lose b && go && through trying failed
+	ended_well || { lose_off; return 1; }
+	lose_off
+	kill -INT "${PIDS[0]}" && ended "${PIDS[0]}" 20 || { cat "$TMP/record"; return 1; }
+	trace-cmd report -i "$dat" -F 'rxo_.*' >"$TMP/trace" 2>"$TMP/report" || { cat "$TMP/report"; return 1; }
+	a=$(told "qp a")
+	traced retransmit "$A$a psn=$((0x123456)) why=timeout left=1" 1 &&
+		traced retransmit "$A$a psn=$((0x123456)) why=timeout left=0" 1 &&
+		traced tx "$A$a .*psn=$((0x123456)) " 3 &&
+		traced error "$A$a what=send why=retry_exc_err" 1 &&
+		is 0 cat $TRACE/events/rxo/rxo_retransmit/enable
+}
+
 # By texts and by numbers, as `perf record --filter` has it.
 case_filter()
 {
@@ -145,6 +195,8 @@ t "each is there, and off" case_there
 t "states, packets and ACKs" case_well
 t "retransmission with its cause, and the end" case_loss
 t "NAKs, keys, stalls, drops" case_naks
+t "keys of one's own work requests" case_own_keys
 t "filters" case_filter
+t "trace-cmd records a retransmission, and reads it back" case_trace_cmd
 t "on and off under traffic" case_toggle
 finish

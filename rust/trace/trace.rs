@@ -97,8 +97,10 @@ tracepoints! {
     fn stall_end(psn, us; why);
     /// A packet is dropped.
     fn drop(psn; why);
-    /// A key does not serve.
+    /// A key that a peer named does not serve.
     fn key_fault(key; why);
+    /// A key in a work request of the queue pair's own does not serve.
+    fn local_key_fault(key; why);
     /// A work request ended in error, or an event was raised.
     fn error(; what, why);
 }

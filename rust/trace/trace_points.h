@@ -137,8 +137,8 @@ TRACE_EVENT(name, \
 RXO_AT_PSN_WITH(rxo_retransmit, left);
 RXO_AT_PSN_WITH(rxo_stall_end, us);
 
-/* A key that a peer named, and that does not serve. */
-TRACE_EVENT(rxo_key_fault,
+/* A key that does not serve. */
+DECLARE_EVENT_CLASS(rxo_key,
 	TP_PROTO(RXO_AT_PROTO, u32 key, const char *why, u32 why_len),
 	TP_ARGS(RXO_AT_ARGS, key, why, why_len),
 	TP_STRUCT__entry(
@@ -153,6 +153,15 @@ TRACE_EVENT(rxo_key_fault,
 	),
 	TP_printk(RXO_AT_FMT "key=0x%08x why=%s", RXO_AT_VALUES, __entry->key, __get_str(why))
 );
+
+#define RXO_KEY(name) \
+DEFINE_EVENT(rxo_key, name, \
+	TP_PROTO(RXO_AT_PROTO, u32 key, const char *why, u32 why_len), \
+	TP_ARGS(RXO_AT_ARGS, key, why, why_len))
+
+/* Named by a peer, and by a work request of the queue pair's own. */
+RXO_KEY(rxo_key_fault);
+RXO_KEY(rxo_local_key_fault);
 
 /* The end of a work request in error, or an event of the queue pair. */
 TRACE_EVENT(rxo_error,

@@ -269,6 +269,43 @@ static int without_right(void)
 	return refused(0, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
 }
 
+/* A key that no region has, of a send and of a receive: a fault of one's own. */
+static int own_send_key(void)
+{
+	struct opts o = options();
+	struct pair p;
+
+	run_ok(up(&p, &o));
+	printf("key %u\n", p.a.mr->lkey ^ 0x5500);
+	run_ok(look("begin"));
+	check_ok(post(&p.a, &(struct wr){ .id = 1, .op = IBV_WR_SEND,
+		.len = 100, .lkey = p.a.mr->lkey ^ 0x5500 }));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_LOC_PROT_ERR, 5000, NULL));
+	run_ok(look("failed"));
+	return pair_down(&p);
+}
+
+static int own_recv_key(void)
+{
+	struct opts o = options();
+	struct ibv_sge sg;
+	struct ibv_recv_wr *bad, rr = {
+		.wr_id = 5, .sg_list = &sg, .num_sge = 1,
+	};
+	struct pair p;
+
+	run_ok(up(&p, &o));
+	sg = (struct ibv_sge){ (uintptr_t)p.b.buf, 100, p.b.mr->lkey ^ 0x5500 };
+	printf("key %u\n", sg.lkey);
+	run_ok(look("begin"));
+	check_ok(ibv_post_recv(p.b.qp, &rr, &bad));
+	run_ok(send_some(&p.a, 1, 1, 100));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_OP_ERR, 5000, NULL));
+	run_ok(expect_wc(p.b.rcq, 5, IBV_WC_LOC_PROT_ERR, 5000, NULL));
+	run_ok(look("failed"));
+	return pair_down(&p);
+}
+
 /* What is small gets through; what fills a packet doesn't: the caller sees to it. */
 static int large_packets(void)
 {
@@ -403,6 +440,8 @@ static const struct testcase cases[] = {
 	{ "unknown_key", unknown_key, 60 },
 	{ "beyond_region", beyond_region, 60 },
 	{ "without_right", without_right, 60 },
+	{ "own_send_key", own_send_key, 60 },
+	{ "own_recv_key", own_recv_key, 60 },
 	{ "large_packets", large_packets, 60 },
 	{ "path_mtus", path_mtus, 60 },
 	{ "two", two, 60 },

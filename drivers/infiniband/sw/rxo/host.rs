@@ -45,6 +45,7 @@ use crate::{
     history::History,
     mr::{
         Domain,
+        ListFault,
         Refusal,
         RemoteRange,
         User, //
@@ -178,7 +179,7 @@ impl Host {
                 .port
                 .regions
                 .gather(&self.stats, self.domain, list, offset, out)
-                .map_err(local_fault),
+                .map_err(|fault| local_fault(&self.port, self.number, fault)),
         }
     }
 
@@ -217,7 +218,7 @@ impl Host {
                 0,
                 (&grh[..]).into(),
             )
-            .map_err(local_fault)
+            .map_err(|fault| local_fault(&self.port, self.number, fault))
     }
 
     fn wc(&self, wr_id: u64, status: WcStatus, opcode: u32) -> Wc {
@@ -273,28 +274,44 @@ fn payload<E: Copy>(
     }
 }
 
-/// Copies the current packet's payload to the memory of a list.
-fn scatter(
-    packet: &mut Option<Packet>,
-    port: &Port,
-    stats: &Stats,
-    domain: Domain,
-    list: &[rdma::Sge],
-    offset: u32,
-    len: u32,
-) -> Result<(), PlaceFault> {
-    payload(packet, len, WcStatus::LocProtErr.into(), |at, chunk| {
-        port.regions
-            .scatter(stats, domain, list, offset.saturating_add(at), chunk)
-            .map_err(local_fault)
-    })
-}
-
 /// What becomes of a work request whose own list does not serve.
-fn local_fault(refusal: Refusal) -> PlaceFault {
-    match refusal {
+fn local_fault(port: &Port, number: u32, fault: ListFault) -> PlaceFault {
+    port.trace_list_fault(number, fault);
+    match fault.why {
         Refusal::Absent => PlaceFault::Absent,
         _ => WcStatus::LocProtErr.into(),
+    }
+}
+
+/// The memory that work requests of a queue pair name.
+struct Own<'a> {
+    port: &'a Port,
+    stats: &'a Stats,
+    number: u32,
+    domain: Domain,
+}
+
+impl Own<'_> {
+    /// Copies the current packet's payload to the memory of a list.
+    fn scatter(
+        &self,
+        packet: &mut Option<Packet>,
+        list: &[rdma::Sge],
+        offset: u32,
+        len: u32,
+    ) -> Result<(), PlaceFault> {
+        payload(packet, len, WcStatus::LocProtErr.into(), |at, chunk| {
+            self.port
+                .regions
+                .scatter(
+                    self.stats,
+                    self.domain,
+                    list,
+                    offset.saturating_add(at),
+                    chunk,
+                )
+                .map_err(|fault| local_fault(self.port, self.number, fault))
+        })
     }
 }
 
@@ -331,10 +348,13 @@ impl Env for Host {
         if self.datagrams {
             self.place_grh()?;
         }
-        let list = self.rq.list();
-        let domain = self.recv_domain;
-        let (port, stats) = (&self.port, &self.stats);
-        scatter(&mut self.packet, port, stats, domain, list, offset, len)
+        let own = Own {
+            port: &self.port,
+            stats: &self.stats,
+            number: self.number,
+            domain: self.recv_domain,
+        };
+        own.scatter(&mut self.packet, self.rq.list(), offset, len)
     }
 
     fn complete_recv(&mut self, c: RecvCompletion) {
@@ -441,16 +461,13 @@ impl Env for Host {
     fn place_send(&mut self, slot: u32, offset: u32, len: u32) -> Result<(), PlaceFault> {
         match self.sq.data(slot) {
             Some(Data::List(list)) => {
-                let (port, stats) = (&self.port, &self.stats);
-                scatter(
-                    &mut self.packet,
-                    port,
-                    stats,
-                    self.domain,
-                    list,
-                    offset,
-                    len,
-                )
+                let own = Own {
+                    port: &self.port,
+                    stats: &self.stats,
+                    number: self.number,
+                    domain: self.domain,
+                };
+                own.scatter(&mut self.packet, list, offset, len)
             }
             _ => Err(WcStatus::LocQpOpErr.into()),
         }
@@ -469,7 +486,7 @@ impl Env for Host {
                 0,
                 (&original.to_ne_bytes()[..]).into(),
             )
-            .map_err(local_fault)
+            .map_err(|fault| local_fault(&self.port, self.number, fault))
     }
 
     fn local_op(&mut self, slot: u32) -> Result<(), WcStatus> {

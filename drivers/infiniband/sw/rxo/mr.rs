@@ -144,12 +144,35 @@ impl Refusal {
         }
     }
 
+    /// Counts it; the fault of a list by one of its entries.
+    fn of_entry(self, stats: &Stats, entry: &Sge) -> ListFault {
+        self.count(stats);
+        ListFault {
+            why: self,
+            key: Some(entry.lkey),
+        }
+    }
+
     /// What a peer's access fails with, whose key was found to serve.
     fn remote(self) -> KeyFault {
         match self {
             Refusal::Absent => KeyFault::Absent,
             _ => KeyFault::Access,
         }
+    }
+}
+
+/// Why the memory that a list names can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListFault {
+    pub(crate) why: Refusal,
+    /// The key that does not serve; none if the list is too short.
+    pub(crate) key: Option<u32>,
+}
+
+impl From<Refusal> for ListFault {
+    fn from(why: Refusal) -> Self {
+        Self { why, key: None }
     }
 }
 
@@ -827,7 +850,7 @@ impl Regions {
         list: &[Sge],
         skip: u32,
         out: &mut [u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ListFault> {
         let mut rest = out;
         for_pieces(list, skip, rest.len(), |piece| {
             let (now, later) = core::mem::take(&mut rest).split_at_mut(piece.length as usize);
@@ -852,7 +875,7 @@ impl Regions {
         list: &[Sge],
         skip: u32,
         len: usize,
-    ) -> Result<Option<(Arc<Mr>, u64)>, Refusal> {
+    ) -> Result<Option<(Arc<Mr>, u64)>, ListFault> {
         let mut found = None;
         for_pieces(list, skip, len, |piece| {
             if piece.length as usize == len && Kind::of(piece.lkey) == Kind::Region {
@@ -874,7 +897,7 @@ impl Regions {
         list: &[Sge],
         skip: u32,
         data: Bytes<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ListFault> {
         let mut rest = data;
         for_pieces(list, skip, data.len(), |piece| {
             let (now, later) = rest.split_at(piece.length as usize);
@@ -895,7 +918,7 @@ impl Regions {
         stats: &Stats,
         piece: &Sge,
         f: impl FnOnce(&FastMr, u32, u64) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ListFault> {
         Some(piece.lkey)
             .filter(|key| Kind::of(*key) == Kind::Fast)
             .and_then(|key| {
@@ -903,7 +926,7 @@ impl Regions {
                     .with(key >> TAG_BITS, |mr| f(&mr, key, piece.addr))
             })
             .unwrap_or(Err(Refusal::Unknown))
-            .inspect_err(|refusal| refusal.count(stats))
+            .map_err(|why| why.of_entry(stats, piece))
     }
 
     fn local(
@@ -913,7 +936,7 @@ impl Regions {
         piece: &Sge,
         rights: u32,
         f: impl FnOnce(ArcBorrow<'_, Mr>, u64) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ListFault> {
         self.table
             .with(piece.lkey >> TAG_BITS, |mr| {
                 let len = u64::from(piece.length);
@@ -921,7 +944,7 @@ impl Regions {
                 f(mr, at)
             })
             .unwrap_or(Err(Refusal::Unknown))
-            .inspect_err(|refusal| refusal.count(stats))
+            .map_err(|why| why.of_entry(stats, piece))
     }
 }
 
@@ -930,8 +953,8 @@ fn for_pieces(
     list: &[Sge],
     skip: u32,
     len: usize,
-    mut f: impl FnMut(&Sge) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+    mut f: impl FnMut(&Sge) -> Result<(), ListFault>,
+) -> Result<(), ListFault> {
     let mut skip = skip;
     let mut left = u32::try_from(len).map_err(|_| Refusal::Range)?;
     for sge in list {
@@ -957,6 +980,6 @@ fn for_pieces(
     if left == 0 {
         Ok(())
     } else {
-        Err(Refusal::Range)
+        Err(Refusal::Range.into())
     }
 }

@@ -294,6 +294,9 @@ impl Host {
         self.port
             .regions
             .source(&self.stats, self.domain, list, offset, len)
-            .map_err(|_| WcStatus::LocProtErr)
+            .map_err(|fault| {
+                self.port.trace_list_fault(self.number, fault);
+                WcStatus::LocProtErr
+            })
     }
 }

@@ -10,6 +10,7 @@ use trace::At;
 
 use crate::{
     host::Host,
+    mr::ListFault,
     port::Port,
     stats::Stat, //
 };
@@ -94,6 +95,13 @@ impl Port {
             netns: self.netns,
             ifindex: self.ifindex,
             qpn,
+        }
+    }
+
+    /// A work request of a queue pair names memory that it can't use.
+    pub(crate) fn trace_list_fault(&self, qpn: u32, fault: ListFault) {
+        if let (Some(key), Some(why)) = (fault.key, fault.why.stat()) {
+            trace::local_key_fault(self.at(qpn), key, why.name());
         }
     }
 
