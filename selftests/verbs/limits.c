@@ -155,6 +155,102 @@ LIMIT(mw, max_mw)
 LIMIT(mr, max_mr)
 LIMIT(qp, max_qp)
 
+static union ibv_gid group(int n)
+{
+	return (union ibv_gid){ .raw = {
+		0xff, 0x15, [13] = n >> 16, [14] = n >> 8, [15] = n,
+	} };
+}
+
+/* Attaches up to so many; returns how many there are before one is refused. */
+static int attach(struct ibv_qp **qps, int nqps, int ngroups)
+{
+	int i, err;
+
+	for (i = 0; i < nqps * ngroups; i++) {
+		union ibv_gid g = group(i / nqps);
+
+		err = ibv_attach_mcast(qps[i % nqps], &g, 0);
+		if (!err)
+			continue;
+		if (err != ENOMEM)
+			printf("# after %d: %s, not ENOMEM\n", i, strerror(err));
+		return err == ENOMEM ? i : -1;
+	}
+	return i;
+}
+
+static int detach(struct ibv_qp **qps, int nqps, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		union ibv_gid g = group(i / nqps);
+
+		check_ok(ibv_detach_mcast(qps[i % nqps], &g, 0));
+	}
+	return 0;
+}
+
+/* Groups; queue pairs of a group, and of all together. */
+static int mcast_limits(void)
+{
+	const int groups = host_a.attr.max_mcast_grp;
+	const int each = host_a.attr.max_mcast_qp_attach;
+	const int all = host_a.attr.max_total_mcast_qp_attach;
+	struct ibv_qp **qps = calloc(each + 1, sizeof(*qps));
+	int i, n;
+
+	check(qps);
+	check(groups > 0 && each > 0 && all > each);
+	cq = ibv_create_cq(host_a.ctx, 16, NULL, NULL, 0);
+	check(cq);
+	for (i = 0; i < each + 1; i++) {
+		qps[i] = new_qp();
+		check(qps[i]);
+	}
+	for (i = 0; i < 2; i++) {
+		n = attach(qps, 1, groups + 1);
+		if (n != groups)
+			fail("%d groups, not %d", n, groups);
+		run_ok(detach(qps, 1, n));
+		n = attach(qps, each + 1, 1);
+		if (n != each)
+			fail("%d queue pairs in a group, not %d", n, each);
+		run_ok(detach(qps, each + 1, n));
+		n = attach(qps, each, all / each + 1);
+		if (n != all)
+			fail("%d in all groups, not %d", n, all);
+		run_ok(detach(qps, each, n));
+	}
+	for (i = 0; i < each + 1; i++)
+		check_ok(ibv_destroy_qp(qps[i]));
+	check_ok(ibv_destroy_cq(cq));
+	free(qps);
+	return 0;
+}
+
+/* READs and atomics outstanding: as many as advertised, and no more. */
+static int rd_atomic_limits(void)
+{
+	struct opts o = opts_default();
+	struct ibv_qp_init_attr ia;
+	struct ibv_qp_attr at;
+	struct pair p;
+
+	o.rd_atomic = host_a.attr.max_qp_rd_atom;
+	check(o.rd_atomic == host_a.attr.max_qp_init_rd_atom);
+	run_ok(pair_up(&p, &o));
+	check_ok(ibv_query_qp(p.a.qp, &at, IBV_QP_MAX_QP_RD_ATOMIC |
+			      IBV_QP_MAX_DEST_RD_ATOMIC, &ia));
+	check(at.max_rd_atomic == o.rd_atomic);
+	check(at.max_dest_rd_atomic == o.rd_atomic);
+	run_ok(pair_down(&p));
+	o.rd_atomic++;
+	check(pair_up(&p, &o));
+	return pair_down(&p);
+}
+
 static int set_memlock(rlim_t bytes)
 {
 	struct rlimit r = { bytes, bytes };
@@ -244,6 +340,8 @@ static const struct testcase cases[] = {
 	{ "max_mw", mw_limit, 60 },
 	{ "max_mr", mr_limit, 240 },
 	{ "max_qp", qp_limit, 240 },
+	{ "max_mcast", mcast_limits, 60 },
+	{ "max_rd_atomic", rd_atomic_limits },
 	{ "memlock", memlock },
 	{ "cgroup", cgroup },
 };
