@@ -113,21 +113,48 @@ impl Family {
 pub(crate) enum AckReq {
     /// Never: unreliable services, and responses.
     Never,
-    /// At the end of the message, at the end of the burst if `last`, and where the running packet number, which is `first` at
-    /// the first packet, is a multiple of `every`.
-    Paced { first: u32, every: u32, last: bool },
+    /// At the end of the message if `end`, at the end of the burst if `last`, and where the running packet number, which is
+    /// `first` at the first packet, is a multiple of `every`.
+    Paced {
+        first: u32,
+        every: u32,
+        last: bool,
+        end: bool,
+    },
 }
 
 impl AckReq {
     /// Whether any of `n` packets from `i` on asks, of the `count` of a burst, apart from the end of the message.
     fn any(self, i: u32, n: u32, count: u32) -> bool {
-        let Self::Paced { first, every, last } = self else {
+        let Self::Paced {
+            first, every, last, ..
+        } = self
+        else {
             return false;
         };
         let since = first.wrapping_add(i).checked_rem(every);
         // How many packets until the next number that is a multiple.
         let until = since.map(|s| if s == 0 { 0 } else { every.wrapping_sub(s) });
         (last && i.saturating_add(n) >= count) || until.is_some_and(|u| u < n)
+    }
+
+    /// How many of the `count` packets of a burst come after the last that asks; [`None`] if none does. `ends` tells whether
+    /// it holds the end of the message.
+    fn after_last(self, count: u32, ends: bool) -> Option<u32> {
+        let Self::Paced {
+            first,
+            every,
+            last,
+            end,
+        } = self
+        else {
+            return None;
+        };
+        if last || (end && ends) {
+            return Some(0);
+        }
+        let newest = first.wrapping_add(count).wrapping_sub(1);
+        newest.checked_rem(every).filter(|after| *after < count)
     }
 }
 
@@ -232,7 +259,7 @@ impl Burst {
         bth.solicited &= position.ends();
         bth.ack_req = match ack_req {
             AckReq::Never => false,
-            AckReq::Paced { .. } => position.ends() || ack_req.any(i, 1, self.count),
+            AckReq::Paced { end, .. } => (end && position.ends()) || ack_req.any(i, 1, self.count),
         };
         let mut h = Headers {
             bth,
@@ -259,6 +286,20 @@ impl Burst {
         match self.plan {
             Plan::Single(h) => h.bth.ack_req,
             Plan::Run { ack_req, .. } => ack_req.any(i, count, self.count),
+        }
+    }
+
+    /// The first PSN after the last packet that asks for an acknowledgement, where `to` is that after the burst.
+    pub(crate) fn asks_before(&self, to: Psn) -> Option<Psn> {
+        match self.plan {
+            Plan::Single(h) => h.bth.ack_req.then_some(to),
+            Plan::Run {
+                at, total, ack_req, ..
+            } => {
+                let ends = at.saturating_add(self.count) >= total;
+                let after = ack_req.after_last(self.count, ends)?;
+                Some(to.add(after.wrapping_neg()))
+            }
         }
     }
 

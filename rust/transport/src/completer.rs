@@ -232,11 +232,14 @@ impl<E: Env> Qp<E> {
             self.req.pos = una;
             self.sq.cur = self.sq.tail;
         }
-        self.comp.deadline = if sent == 0 {
-            None
-        } else {
+        self.comp.deadline = if self.awaits_answer() {
             crate::time::ack_timeout(self.set.timeout).map(|t| now.saturating_add(t))
+        } else {
+            None
         };
+        if sent == 0 {
+            self.req.asking.at = None;
+        }
     }
 
     /// Sets the retry counters to what was asked for.

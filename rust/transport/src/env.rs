@@ -183,6 +183,8 @@ counters! {
     TxAtomicAcks = "tx_atomic_acks",
     /// Request packets handed out for a second time or more.
     TxRetransmits = "tx_retransmits",
+    /// Packets handed out for no other reason than to ask for acknowledgements.
+    TxAckProbes = "tx_ack_probes",
     /// PSN sequence NAKs handed out.
     TxSeqNaks = "tx_seq_naks",
     /// RNR NAKs handed out.
@@ -193,6 +195,8 @@ counters! {
     RxRequests = "rx_requests",
     /// Requests received again.
     RxDuplicates = "rx_duplicates",
+    /// Packets received that do nothing but ask for an acknowledgement.
+    RxAckProbes = "rx_ack_probes",
     /// Requests with a response of their own answered again.
     RxReplays = "rx_replays",
     /// Requests that came ahead of a missing one.

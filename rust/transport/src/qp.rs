@@ -81,6 +81,8 @@ pub enum Timer {
     Probe,
     /// A look for receives, which the peer waits for.
     Receives,
+    /// To ask for acknowledgements that nobody waits for.
+    Ask,
 }
 
 impl Timer {
@@ -91,6 +93,7 @@ impl Timer {
             Self::Rnr => "rnr",
             Self::Probe => "probe",
             Self::Receives => "receives",
+            Self::Ask => "ask",
         }
     }
 }
@@ -280,6 +283,7 @@ impl<E: Env> Qp<E> {
             }
             (QpState::Rts, QpState::Sqd) => {
                 self.req.drained = false;
+                self.ask();
                 self.check_drained(env);
             }
             _ => (),
@@ -473,7 +477,8 @@ impl<E: Env> Qp<E> {
             _ => None,
         };
         let watch = self.resp.watch.map(|w| (w.at, Timer::Receives));
-        [requester, probe, watch]
+        let ask = self.req.asking.at.map(|at| (at, Timer::Ask));
+        [requester, probe, watch, ask]
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
@@ -493,6 +498,9 @@ impl<E: Env> Qp<E> {
         }
         if matches!(self.req.probe, Probe::At(t) if now >= t) {
             self.req.probe = Probe::Due;
+        }
+        if self.req.asking.at.is_some_and(|at| now >= at) {
+            self.ask();
         }
         self.on_watch(now, env);
     }

@@ -37,7 +37,10 @@ use crate::verbs::{
     WcStatus, //
 };
 
+mod asking;
 mod packets;
+
+pub(crate) use asking::Asking;
 
 /// Request packets that may be unacknowledged, unless [`Qp::set_window`] says otherwise.
 ///
@@ -185,6 +188,8 @@ pub(crate) struct Requester {
     number: u32,
     /// READs and atomics begun and not completed.
     pub(crate) outstanding_reads: u32,
+    /// What the peer was asked for.
+    pub(crate) asking: Asking,
     /// Until when the peer asked to wait.
     pub(crate) rnr_until: Option<Instant>,
     /// Request packets that may be unacknowledged, at most.
@@ -213,6 +218,7 @@ impl Requester {
             probe: Probe::Idle,
             number: 0,
             outstanding_reads: 0,
+            asking: Asking::new(Psn::new(0)),
             rnr_until: None,
             window: DEFAULT_WINDOW,
             allowed: DEFAULT_WINDOW,
@@ -239,6 +245,7 @@ impl Requester {
         self.pos = psn;
         self.edge = psn;
         self.next = psn;
+        self.asking = Asking::new(psn);
     }
 
     /// Everything was flushed.
@@ -248,6 +255,7 @@ impl Requester {
         self.probe = Probe::Idle;
         self.pos = self.next;
         self.edge = self.next;
+        self.asking = Asking::new(self.next);
     }
 
     pub(crate) fn set_window(&mut self, packets: u32) {
@@ -319,6 +327,9 @@ impl<E: Env> Qp<E> {
         budget: u32,
         env: &mut E,
     ) -> Option<Burst> {
+        if let Some(question) = self.question(now, env) {
+            return Some(question);
+        }
         let psn = self.req.pos;
         match self.next_requests(now, budget, env) {
             Ok(b) => {
@@ -587,6 +598,7 @@ impl<E: Env> Qp<E> {
                 first: entry.number_at(pos).wrapping_add(1),
                 every: ACK_INTERVAL,
                 last: probing || count == room,
+                end: self.asks_at_end(entry, pos != self.req.edge),
             };
             if probing {
                 env.count(Counter::CreditProbes);
@@ -627,7 +639,7 @@ impl<E: Env> Qp<E> {
             self.sq.cur = index.wrapping_add(1);
         }
         if self.ty.is_reliable() {
-            self.arm_ack_timer(now);
+            self.note_asked(now, burst.asks_before(to), to);
         } else {
             self.comp.una = to;
         }

@@ -16,7 +16,8 @@ use crate::env::{
 };
 use crate::opcode::{
     Info,
-    Op, //
+    Op,
+    Position, //
 };
 use crate::psn::{
     Msn,
@@ -296,7 +297,13 @@ impl<E: Env> Qp<E> {
 
     /// A packet came again.
     fn on_duplicate(&mut self, pkt: &Parsed, info: &Info, env: &mut E) {
-        env.count(Counter::RxDuplicates);
+        let empty = pkt.headers.reth.is_some_and(|r| r.len == 0);
+        let asks = info.op == Op::Write && info.position == Position::Only && empty;
+        env.count(if asks {
+            Counter::RxAckProbes
+        } else {
+            Counter::RxDuplicates
+        });
         let back = self.resp.expected.distance_from(pkt.headers.bth.psn);
         let serial = self.resp.serial.wrapping_sub(u64::from(back));
         match info.op {

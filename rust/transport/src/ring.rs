@@ -113,6 +113,11 @@ impl<S: DerefMut<Target = [SendSlot]>> SendQueue<S> {
         index & self.len.wrapping_sub(1)
     }
 
+    /// How many can be.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.len
+    }
+
     /// How many are posted and not completed.
     pub(crate) fn used(&self) -> u32 {
         self.head.wrapping_sub(self.tail)

@@ -262,6 +262,199 @@ fn ack_is_asked_for_at_the_end_and_every_so_often() {
     assert_eq!(asked.iter().filter(|a| **a).count(), 4);
 }
 
+/// Posts a message whose completion nobody waits for.
+fn post_quietly(s: &mut Script, id: u64, op: SendOp, len: u32) {
+    let mut w = wqe(id, op, len, BASE + 0x8000, RKEY);
+    w.flags.signaled = false;
+    s.n.post(s.now, BASE, w).unwrap();
+}
+
+/// Which of the packets sent ask.
+fn asked(s: &mut Script) -> Vec<bool> {
+    s.tx().iter().map(|p| p.headers.bth.ack_req).collect()
+}
+
+const PATIENCE: Duration = Duration::from_micros(1000);
+
+#[test]
+fn unawaited_message_asks_for_no_ack() {
+    let mut s = script(config());
+    s.unlimited();
+    post_quietly(&mut s, 1, SendOp::Write, 600);
+    post_quietly(&mut s, 2, SendOp::Send, 600);
+    assert_eq!(asked(&mut s), [false; 6]);
+    s.post(3, SendOp::Write, 1);
+    assert_eq!(asked(&mut s), [true]);
+    s.rx(ack(107, 0x1f, 4));
+    assert_eq!(s.done().len(), 3);
+    assert_eq!(s.n.qp.deadline(), None);
+}
+
+#[test]
+fn unawaited_messages_ask_every_so_often() {
+    let mut s = script(Config {
+        slots: 256,
+        ..config()
+    });
+    for id in 0..100 {
+        post_quietly(&mut s, id, SendOp::Write, 1);
+    }
+    let asked = asked(&mut s);
+    for run in asked.split(|a| *a) {
+        assert!(run.len() < ACK_INTERVAL as usize);
+    }
+    assert_eq!(asked.iter().filter(|a| **a).count(), 3);
+}
+
+#[test]
+fn unawaited_messages_ask_when_all_are_to_be_signalled() {
+    let mut s = script(Config {
+        sig_all: true,
+        ..config()
+    });
+    post_quietly(&mut s, 1, SendOp::Write, 1);
+    assert_eq!(asked(&mut s), [true]);
+}
+
+#[test]
+fn unawaited_messages_ask_when_half_of_the_queue_is_taken() {
+    let mut s = script(Config {
+        slots: 8,
+        ..config()
+    });
+    let mut all = Vec::new();
+    for id in 0..6 {
+        post_quietly(&mut s, id, SendOp::Write, 1);
+        all.extend(asked(&mut s));
+    }
+    assert_eq!(all, [false, false, false, false, true, true]);
+}
+
+#[test]
+fn unawaited_messages_ask_when_credits_are_few() {
+    let mut s = script(config());
+    s.post(1, SendOp::Send, 1);
+    assert_eq!(asked(&mut s), [true]);
+    // Code 14 stands for 96.
+    s.rx(ack(100, 0x0e, 1));
+    let mut all = Vec::new();
+    for id in 0..34 {
+        post_quietly(&mut s, id, SendOp::Send, 1);
+        all.extend(asked(&mut s));
+    }
+    let quiet = all.iter().filter(|a| !**a).count();
+    assert!((30..=32).contains(&quiet), "{quiet}");
+    assert!(all[33]);
+}
+
+#[test]
+fn unawaited_message_is_asked_for_after_a_while_without_its_data() {
+    for timeout in [0, 8, 18] {
+        let mut s = script(Config {
+            timeout,
+            ..config()
+        });
+        post_quietly(&mut s, 1, SendOp::Write, 600);
+        assert_eq!(s.seen().len(), 3);
+        // Nothing else does the time start for.
+        assert_eq!(s.wait(), PATIENCE);
+        let tx = s.tx();
+        assert_eq!(tx.len(), 1);
+        let h = &tx[0].headers;
+        assert_eq!(
+            (h.bth.opcode, h.bth.psn),
+            (Opcode::RC_WRITE_ONLY, Psn::new(99))
+        );
+        assert!(h.bth.ack_req);
+        assert_eq!((h.reth, tx[0].payload_len), (Some(Reth::default()), 0));
+        assert_eq!(s.n.host.counted(Counter::TxAckProbes), 1);
+        assert_eq!(s.n.host.counted(Counter::TxRetransmits), 0);
+        s.rx(ack(102, 0x1f, 1));
+        assert_eq!(s.done(), [(1, Success)]);
+        assert_eq!(s.n.qp.deadline(), None);
+    }
+}
+
+#[test]
+fn unawaited_message_that_was_lost_is_sent_again_after_the_ack_timeout() {
+    let mut s = script(config());
+    post_quietly(&mut s, 1, SendOp::Write, 600);
+    s.tx();
+    s.wait();
+    assert_eq!(s.tx().len(), 1);
+    // The peer has the first packet, and says so.
+    s.rx(ack(100, 0x1f, 0));
+    assert_eq!(s.tx().len(), 0);
+    assert_eq!(Some(s.wait()), time::ack_timeout(8));
+    let tx = s.tx();
+    assert_eq!(tx[0].headers.bth.psn, Psn::new(101));
+    assert_eq!(tx.len(), 2);
+    assert!(tx[1].headers.bth.ack_req);
+    assert_eq!(s.n.host.counted(Counter::Timeouts), 1);
+}
+
+#[test]
+fn unawaited_message_is_not_asked_for_while_others_follow() {
+    let mut s = script(config());
+    for id in 0..5 {
+        post_quietly(&mut s, id, SendOp::Write, 1);
+        assert_eq!(s.tx().len(), 1);
+        s.now = s.now.saturating_add(Duration::from_micros(900));
+        s.n.qp.on_deadline(s.now, &mut s.n.host);
+    }
+    assert_eq!(s.n.host.counted(Counter::TxAckProbes), 0);
+    assert_eq!(s.wait(), Duration::from_micros(100));
+    assert_eq!(s.tx().len(), 1);
+    assert_eq!(s.n.host.counted(Counter::TxAckProbes), 1);
+}
+
+#[test]
+fn unawaited_message_before_one_that_asks_keeps_the_timer() {
+    let mut s = script(config());
+    s.post(1, SendOp::Write, 1);
+    post_quietly(&mut s, 2, SendOp::Write, 1);
+    s.tx();
+    s.rx(ack(100, 0x1f, 1));
+    // The second was not asked for: what is waited for is only to ask.
+    assert_eq!(s.wait(), PATIENCE);
+    assert_eq!(s.seen(), [(0x0a, 100)]);
+    assert_eq!(s.n.host.counted(Counter::Timeouts), 0);
+}
+
+#[test]
+fn unawaited_message_is_asked_for_at_once_in_sqd() {
+    let mut s = script(config());
+    post_quietly(&mut s, 1, SendOp::Write, 1);
+    s.tx();
+    sqd(&mut s, true);
+    assert_eq!(s.seen(), [(0x0a, 99)]);
+    s.rx(ack(100, 0x1f, 1));
+    assert_eq!(s.n.host.events, [AsyncEvent::SqDrained]);
+}
+
+#[test]
+fn unawaited_message_that_is_sent_again_asks() {
+    let mut s = script(config());
+    post_quietly(&mut s, 1, SendOp::Write, 600);
+    s.tx();
+    s.rx(ack(101, 0x60, 0));
+    assert_eq!(asked(&mut s), [false, true]);
+}
+
+#[test]
+fn empty_duplicate_is_answered_with_how_far_it_came() {
+    let mut s = script(config());
+    s.rx(p(Opcode::RC_WRITE_ONLY, 100)
+        .reth(BASE, RKEY, 4)
+        .data(4, 1)
+        .quiet());
+    assert_eq!(s.reply(), None);
+    s.rx(p(Opcode::RC_WRITE_ONLY, 99).reth(0, 0, 0));
+    assert_eq!(s.reply(), Some((100, 0, 1)));
+    assert_eq!(s.n.host.counted(Counter::RxAckProbes), 1);
+    assert_eq!(s.n.host.counted(Counter::RxDuplicates), 0);
+}
+
 #[test]
 fn solicited_goes_with_the_last_packet_only() {
     let mut s = script(config());
