@@ -46,6 +46,9 @@ done
 gcc -O2 -Wall -o "$TMP/flush" "$TESTS"/verbs/{flush,rig}.c -libverbs -lpthread
 tap_program 60 "rxo asks: " "$TMP/flush" -a "$HOSTA" -b "$HOSTB" "ATOMIC WRITE:*" "ATOMIC WRITE [it]*"
 tap_program 60 "rxe asks: " "$TMP/flush" -a "$HOSTB" -b "$HOSTA" "ATOMIC WRITE:*" "ATOMIC WRITE [it]*"
+# rdma_rxe answers, too, where rxo asks for what was not signalled.
+must_build errors errors.c rig.c
+tap_program 60 "rxo asks: " "$BIN/errors" -a "$HOSTA" -b "$HOSTB" sqd_unawaited
 # A responder's own fault is told on the wire as what it is. The syndrome is what
 # is counted; rdma_rxe tells its consumer by another status (LOC_QP_OP_ERR, 2).
 told_on_wire() # HOST-THAT-HEARS SERVER CLIENT

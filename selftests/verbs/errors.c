@@ -732,6 +732,36 @@ static int sqd(void)
 	return 0;
 }
 
+/* So it does if nobody waits for it and no timer would ask, late or at once. */
+static int sqd_unawaited(void)
+{
+	struct opts o = opts_default();
+	int late;
+
+	o.timeout = 0;
+	for (late = 0; late < 2; late++) {
+		struct ibv_qp_attr at = { .qp_state = IBV_QPS_SQD,
+					  .en_sqd_async_notify = 1 };
+		struct pair p;
+
+		run_ok(pair_up(&p, &o));
+		memset(p.b.buf, 0, 3000);
+		fill(p.a.buf, 3000, 8);
+		check_ok(post_to(&p.a, (struct wr){ .len = 3000,
+			.op = IBV_WR_RDMA_WRITE }, &p.b, 0));
+		if (late)
+			usleep(20000);
+		check_ok(ibv_modify_qp(p.a.qp, &at, IBV_QP_STATE |
+				       IBV_QP_EN_SQD_ASYNC_NOTIFY));
+		run_ok(expect_event(&host_a, IBV_EVENT_SQ_DRAINED, p.a.qp,
+				    5000));
+		check(check_fill(p.b.buf, 3000, 8) < 0);
+		run_ok(expect_no_wc(p.a.scq, 20));
+		run_ok(pair_down(&p));
+	}
+	return 0;
+}
+
 /* Regions come and go under the peer's writes. */
 struct churn {
 	struct pair *p;
@@ -862,6 +892,7 @@ static const struct testcase cases[] = {
 	{ "send_inv_plain_mr", send_inv_plain_mr },
 	{ "cq_overflow", cq_overflow },
 	{ "query_qp", query_qp },
+	{ "sqd_unawaited", sqd_unawaited },
 	{ "sqd", sqd },
 	{ "dereg_under_traffic", dereg_under_traffic, 120 },
 	{ "destroy_under_traffic", destroy_under_traffic, 120 },
