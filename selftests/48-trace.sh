@@ -135,8 +135,30 @@ case_own_keys()
 		traced error "$A$a what=send why=rem_op_err" 1 && traced key_fault "" 0
 }
 
-# As people use them: recorded to a file by trace-cmd, which knows nothing of rxo
-# but the formats that the kernel tells, and read back from there.
+# As people use them: by programs that know nothing of rxo but the formats that
+# the kernel tells.
+
+# A sender in vain: tries three times from 0x123456 on, and gives up.
+in_vain()
+{
+	symptom no_answer
+	look begin && lose b && go && through trying failed
+	ended_well
+	local status=$?
+	lose_off
+	return $status
+}
+
+# PIDS[0], the one that records, ends well when interrupted.
+recorded()
+{
+	kill -INT "${PIDS[0]}" && ended "${PIDS[0]}" 30 && return
+	echo "it does not end:"
+	show_end "$TMP/record"
+	return 1
+}
+
+# Recorded to a file, and read back from there.
 case_trace_cmd()
 {
 	local a dat=$TMP/trace.dat
@@ -144,12 +166,8 @@ case_trace_cmd()
 	(cd "$TMP" && exec trace-cmd record -q -e rxo:rxo_retransmit -e rxo:rxo_tx \
 		-f 'psn == 0x123456' -e rxo:rxo_error -o "$dat") >"$TMP/record" 2>&1 </dev/null &
 	PIDS+=($!)
-	eventually 10 grep -q 1 $TRACE/events/rxo/rxo_error/enable || { cat "$TMP/record"; return 1; }
-	symptom no_answer
-	look begin && lose b && go && through trying failed
-	ended_well || { lose_off; return 1; }
-	lose_off
-	kill -INT "${PIDS[0]}" && ended "${PIDS[0]}" 20 || { cat "$TMP/record"; return 1; }
+	eventually 20 grep -q 1 $TRACE/events/rxo/rxo_error/enable || { cat "$TMP/record"; return 1; }
+	in_vain && recorded || return 1
 	trace-cmd report -i "$dat" -F 'rxo_.*' >"$TMP/trace" 2>"$TMP/report" || { cat "$TMP/report"; return 1; }
 	a=$(told "qp a")
 	traced retransmit "$A$a psn=$((0x123456)) why=timeout left=1" 1 &&
@@ -157,6 +175,25 @@ case_trace_cmd()
 		traced tx "$A$a .*psn=$((0x123456)) " 3 &&
 		traced error "$A$a what=send why=retry_exc_err" 1 &&
 		is 0 cat $TRACE/events/rxo/rxo_retransmit/enable
+}
+
+# The same by perf, with filters: it starts its program when all is on.
+case_perf()
+{
+	local a dat=$TMP/perf.data
+
+	[ -e /proc/sys/kernel/perf_event_paranoid ] || { skip "this kernel has no perf events"; return; }
+	command -v perf >/dev/null || { skip "no perf"; return; }
+	rm -f "$TMP/on"
+	perf record -q -a -e rxo:rxo_retransmit --filter 'why == "timeout" && left == 0' \
+		-e rxo:rxo_error -o "$dat" -- sh -c "echo >'$TMP/on'; exec sleep 300" >"$TMP/record" 2>&1 </dev/null &
+	PIDS+=($!)
+	eventually 60 [ -e "$TMP/on" ] || { cat "$TMP/record"; return 1; }
+	in_vain && recorded || return 1
+	perf script -i "$dat" >"$TMP/trace" 2>"$TMP/report" || { cat "$TMP/report"; return 1; }
+	a=$(told "qp a")
+	traced retransmit "$A$a psn=$((0x123456)) why=timeout left=0" 1 && traced retransmit "" 1 &&
+		traced error "$A$a what=send why=retry_exc_err" 1
 }
 
 # By texts and by numbers, as `perf record --filter` has it.
@@ -198,5 +235,6 @@ t "NAKs, keys, stalls, drops" case_naks
 t "keys of one's own work requests" case_own_keys
 t "filters" case_filter
 t "trace-cmd records a retransmission, and reads it back" case_trace_cmd
+t "perf record and perf script, with filters" case_perf
 t "on and off under traffic" case_toggle
 finish
