@@ -496,27 +496,31 @@ int rust_helper_rx_skb_settle(struct sk_buff *skb)
 	return skb_linearize(skb);
 }
 
-/* Continues a CRC-32, least significant bit first, without any inversion. */
-bool rust_helper_skb_crc32(struct sk_buff *skb, unsigned int offset,
-			   unsigned int len, u32 *crc)
+/* A range of the data, if it lies in one piece of memory that can be read. */
+const u8 *rust_helper_skb_piece(const struct sk_buff *skb, unsigned int offset,
+				unsigned int len)
 {
-	struct skb_seq_state st;
-	unsigned int done = 0, n;
-	const u8 *data;
+	const struct skb_shared_info *shinfo = skb_shinfo(skb);
+	unsigned int linear = skb_headlen(skb), i;
 
-	if (likely(offset <= skb_headlen(skb) &&
-		   len <= skb_headlen(skb) - offset)) {
-		*crc = crc32_le(*crc, skb->data + offset, len);
-		return true;
-	}
+	if (offset <= linear && len <= linear - offset)
+		return skb->data + offset;
+	if (offset < linear || !skb_frags_readable(skb))
+		return NULL;
+	offset -= linear;
+	for (i = 0; i < shinfo->nr_frags; i++) {
+		const skb_frag_t *frag = &shinfo->frags[i];
+		unsigned int size = skb_frag_size(frag);
+		const u8 *data;
 
-	skb_prepare_seq_read(skb, offset, offset + len, &st);
-	while ((n = skb_seq_read(done, &data, &st)) > 0) {
-		n = min(n, len - done);
-		*crc = crc32_le(*crc, data, n);
-		done += n;
+		if (offset >= size) {
+			offset -= size;
+			continue;
+		}
+		data = len <= size - offset ? skb_frag_address_safe(frag) : NULL;
+		return data ? data + offset : NULL;
 	}
-	return done == len;
+	return NULL;
 }
 
 /* ---- routes ------------------------------------------------------------- */

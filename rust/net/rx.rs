@@ -74,29 +74,6 @@ impl RxBuf {
         self.len as usize
     }
 
-    fn skb(&self) -> &bindings::sk_buff {
-        // SAFETY: By the type invariants it is a socket buffer, which is only changed through a
-        // mutable reference.
-        unsafe { self.skb.as_ref() }
-    }
-
-    /// Returns what can be read of the payload without further ado.
-    ///
-    /// It begins with the payload, but may end before it.
-    ///
-    /// Context: any.
-    #[inline]
-    pub fn linear(&self) -> &[u8] {
-        let skb = self.skb();
-        let linear = skb.len.wrapping_sub(skb.data_len).min(self.len);
-
-        // SAFETY: The linear part begins at `data` and is as long as is computed. By the type
-        // invariants it is not written to.
-        //
-        // CAST: `usize` is at least 32 bits wide.
-        unsafe { slice::from_raw_parts(skb.data, linear as usize) }
-    }
-
     /// Returns the bytes from a header on.
     ///
     /// # Safety
@@ -315,18 +292,6 @@ impl RxBuf {
         (len <= self.len.checked_sub(offset)?).then_some((offset, len))
     }
 
-    /// Continues a CRC-32 with a range of the payload, see [`crc32_le`](crate::crc32_le).
-    ///
-    /// Returns [`None`] if there is no such range, or its data can't be read (they may be in
-    /// memory of a device).
-    pub fn crc32(&self, seed: u32, offset: usize, len: usize) -> Option<u32> {
-        let (offset, len) = self.range(offset, len)?;
-        let mut crc = seed;
-
-        // SAFETY: By the type invariants it is a socket buffer, with data in the range.
-        unsafe { bindings::skb_crc32(self.skb.as_ptr(), offset, len, &mut crc) }.then_some(crc)
-    }
-
     /// Copies a range of the payload.
     ///
     /// # Errors
@@ -361,6 +326,21 @@ impl RxBuf {
         to_result(unsafe { bindings::rx_skb_settle(self.skb.as_ptr()) })
     }
 
+    /// Returns a range of the payload if there is such a range, it lies in one piece of memory, and
+    /// does not change any more.
+    #[inline]
+    pub fn piece(&mut self, offset: usize, len: usize) -> Option<&[u8]> {
+        let (from, n) = self.range(offset, len)?;
+
+        self.settle().ok()?;
+        // SAFETY: By the type invariants it is a socket buffer.
+        let data = unsafe { bindings::skb_piece(self.skb.as_ptr(), from, n) };
+
+        // SAFETY: The function has found so many bytes, which belong to the buffer and stay where
+        // they are unless that is borrowed mutably. It is settled, so they are not written to.
+        (!data.is_null()).then(|| unsafe { slice::from_raw_parts(data, len) })
+    }
+
     /// Calls a function with each piece of a range of the payload, in order, without copying.
     ///
     /// If the function returns an error, this ends and returns the same.
@@ -382,10 +362,10 @@ impl RxBuf {
         if n == 0 {
             return Ok(());
         }
-        if let Some(bytes) = self.linear().get(offset..).and_then(|rest| rest.get(..len)) {
+        self.settle()?;
+        if let Some(bytes) = self.piece(offset, len) {
             return f(bytes);
         }
-        self.settle()?;
 
         let mut chunks = Chunks::new(self, from, n);
 

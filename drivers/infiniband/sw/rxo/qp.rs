@@ -565,7 +565,7 @@ impl QueuePair {
     pub(crate) fn receive(
         this: ArcBorrow<'_, Self>,
         buf: RxBuf,
-        mut next: impl FnMut(&RxBuf) -> Option<(Parsed, usize)>,
+        mut next: impl FnMut(&mut RxBuf) -> Option<(Parsed, usize)>,
     ) -> Option<RxBuf> {
         Self::visit(this, |inner, now| {
             // A connection has one peer (9.6.1.2, C9-54).
@@ -576,7 +576,7 @@ impl QueuePair {
             // What is for many is counted once, before it is given to each.
             let group = buf.daddr().is_multicast();
             let mut buf = buf;
-            while let Some((parsed, payload)) = next(&buf) {
+            while let Some((parsed, payload)) = next(&mut buf) {
                 if !group {
                     inner.host.count_received(&parsed);
                 }

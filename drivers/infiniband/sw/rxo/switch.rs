@@ -29,6 +29,7 @@ use rxo_transport::wire::{
     Headers,
     Malformed,
     Parsed,
+    BTH_LEN,
     ICRC_LEN,
     MAX_HEADER_LEN, //
 };
@@ -142,46 +143,57 @@ impl Switch {
     }
 
     /// Reads and parses the headers of a packet of a train; also tells where its payload begins.
-    fn parse(
-        buf: &RxBuf,
-        index: usize,
-        head: &mut [u8; MAX_HEADER_LEN],
-    ) -> Result<(Parsed, usize), Stat> {
+    fn parse(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
         let (from, len) = buf.segment(index);
         let len = len.checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
-        let head = head
-            .get_mut(..len.min(MAX_HEADER_LEN))
-            .ok_or(Stat::RxMalformed)?;
-        buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
-        let parsed = Headers::parse(head, len).map_err(|_: Malformed| Stat::RxMalformed)?;
-        let payload = from.saturating_add(parsed.header_len);
-        Ok((parsed, payload))
+        let n = len.min(MAX_HEADER_LEN);
+        let parse = |head: &[u8]| Headers::parse(head, len);
+        let parsed = match buf.piece(from, n) {
+            Some(head) => parse(head),
+            None => {
+                let mut head = [0; MAX_HEADER_LEN];
+                let head = head.get_mut(..n).ok_or(Stat::RxMalformed)?;
+                buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
+                parse(head)
+            }
+        };
+        let parsed = parsed.map_err(|_: Malformed| Stat::RxMalformed)?;
+        Ok((parsed, from.saturating_add(parsed.header_len)))
     }
 
     /// Parses and checks a packet of a train; the error says how to count it.
     fn check(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
-        let mut head = [0; MAX_HEADER_LEN];
-        let (parsed, payload) = Self::parse(buf, index, &mut head)?;
+        let found = Self::parse(buf, index)?;
+        let (computed, sent) = Self::icrc(buf, index).ok_or(Stat::RxMalformed)?;
+        if computed == sent {
+            Ok(found)
+        } else {
+            Err(Stat::RxIcrcErrors)
+        }
+    }
+
+    /// The invariant CRC of a packet of a train as it should be, and as it is.
+    fn icrc(buf: &mut RxBuf, index: usize) -> Option<(u32, u32)> {
         let (from, len) = buf.segment(index);
-        let end = from
-            .saturating_add(len)
-            .checked_sub(ICRC_LEN)
-            .ok_or(Stat::RxMalformed)?;
-        let head = head.get(..parsed.header_len).ok_or(Stat::RxMalformed)?;
-        let below = buf.headers(index).ok_or(Stat::RxMalformed)?;
-        let mut crc = crc::invariant(below.ip(), below.udp(), head).ok_or(Stat::RxMalformed)?;
-        let rest = end.checked_sub(payload).ok_or(Stat::RxMalformed)?;
-        buf.for_each_chunk(payload, rest, |chunk| {
+        let below = buf.headers(index)?;
+        if let Some(bytes) = buf.piece(from, len) {
+            let (bytes, sent) = bytes.split_last_chunk()?;
+            let crc = crc::invariant(below.ip(), below.udp(), bytes)?;
+            return Some((!crc, u32::from_le_bytes(*sent)));
+        }
+        let rest = len.checked_sub(BTH_LEN)?.checked_sub(ICRC_LEN)?;
+        let mut bth = [0; BTH_LEN];
+        buf.copy_to(from, &mut bth).ok()?;
+        let mut crc = crc::invariant(below.ip(), below.udp(), &bth)?;
+        let after = from.checked_add(BTH_LEN)?;
+        buf.for_each_chunk(after, rest, |chunk| {
             crc = crc::update(crc, chunk);
             Ok(())
         })
-        .map_err(|_| Stat::RxMalformed)?;
+        .ok()?;
         let mut sent = [0; ICRC_LEN];
-        buf.copy_to(end, &mut sent).map_err(|_| Stat::RxMalformed)?;
-        if u32::from_le_bytes(sent) != !crc {
-            return Err(Stat::RxIcrcErrors);
-        }
-        Ok((parsed, payload))
+        buf.copy_to(after.checked_add(rest)?, &mut sent).ok()?;
+        Some((!crc, u32::from_le_bytes(sent)))
     }
 
     /// The queue pair that a packet goes to.
@@ -233,12 +245,12 @@ impl Intact {
 
     /// The next packet, if it goes to the same queue pair; else what is left begins with another
     /// number.
-    fn next(&mut self, buf: &RxBuf) -> Option<(Parsed, usize)> {
+    fn next(&mut self, buf: &mut RxBuf) -> Option<(Parsed, usize)> {
         while self.bits != 0 {
             let index = self
                 .first
                 .saturating_add(self.bits.trailing_zeros() as usize);
-            let parsed = Switch::parse(buf, index, &mut [0; MAX_HEADER_LEN]);
+            let parsed = Switch::parse(buf, index);
             if let Ok((parsed, _)) = &parsed {
                 if parsed.headers.bth.dest_qp != self.number {
                     self.number = parsed.headers.bth.dest_qp;
@@ -300,7 +312,7 @@ impl Switch {
             while intact.bits != 0 {
                 match self.find(&buf, intact.number) {
                     Some(qp) => {
-                        let packets = |buf: &RxBuf| intact.next(buf);
+                        let packets = |buf: &mut RxBuf| intact.next(buf);
                         match QueuePair::receive(qp.as_arc_borrow(), buf, packets) {
                             Some(back) => buf = back,
                             // It is on its way out, and the rest of the train is lost.
@@ -308,7 +320,7 @@ impl Switch {
                         }
                     }
                     None => {
-                        while intact.next(&buf).is_some() {
+                        while intact.next(&mut buf).is_some() {
                             self.refuse(&buf, Stat::RxNoQp, intact.number);
                         }
                     }

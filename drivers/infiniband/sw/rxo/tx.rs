@@ -320,15 +320,12 @@ impl Load<'_> {
         let Ok(mut train) = begun else {
             return self.send_one(route, self.burst.packet(at));
         };
+        let first = self.header.emit(size).ok_or(WcStatus::LocQpOpErr)?;
         for i in 0..self.burst.count.saturating_sub(at) {
             let packet = self.burst.packet(at.saturating_add(i));
-            let header = TxHeader {
-                // CAST: it wraps around.
-                ip_id: self.header.ip_id.wrapping_add(i as u16),
-                ..self.header
-            };
             let len = packet.wire_len();
-            let below = header.emit(len).ok_or(WcStatus::LocQpOpErr)?;
+            // CAST: below 2^16.
+            let below = first.of_segment(i as usize, len);
             match train.add(len, |out| self.write(&packet, &below, out)) {
                 Some(Ok(())) => (),
                 Some(Err(fault)) if i == 0 => return Err(fault),
