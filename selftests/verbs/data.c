@@ -3,6 +3,7 @@
  * Every byte of every operation: what arrives is what was sent, where it was
  * sent, and nothing else is touched.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <arpa/inet.h>
 #include <sys/mman.h>
@@ -820,6 +821,132 @@ static int mr_memory(void)
 	return 0;
 }
 
+/* Reads and writes a region of the peer's at some places. */
+static int touch(struct pair *p, struct ibv_mr *mr, const size_t *offs, int n)
+{
+	uint8_t *m = mr->addr;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		memset(p->a.buf, 0, 8192);
+		check_ok(post(&p->a, &(struct wr){
+			.id = i, .op = IBV_WR_RDMA_READ, .len = 8192,
+			.flags = IBV_SEND_SIGNALED, .rkey = mr->rkey,
+			.raddr = (uintptr_t)m + offs[i] }));
+		run_ok(expect_wc(p->a.scq, i, IBV_WC_SUCCESS, 5000, NULL));
+		check(!memcmp(p->a.buf, m + offs[i], 8192));
+		fill(p->a.buf, 8192, 100 + i);
+		check_ok(post(&p->a, &(struct wr){
+			.id = i, .op = IBV_WR_RDMA_WRITE, .len = 8192,
+			.flags = IBV_SEND_SIGNALED, .rkey = mr->rkey,
+			.raddr = (uintptr_t)m + offs[i] }));
+		run_ok(expect_wc(p->a.scq, i, IBV_WC_SUCCESS, 5000, NULL));
+		check(check_fill(m + offs[i], 8192, 100 + i) < 0);
+	}
+	return 0;
+}
+
+#define BIG_PAGE (2UL << 20)
+
+/* Memory of pages of 2 MiB, made ready for it. */
+static int big_pages(void)
+{
+	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "w");
+
+	if (f) {
+		fprintf(f, "8\n");
+		fclose(f);
+	}
+	return memfd_create("big pages", MFD_HUGETLB);
+}
+
+/* More than 32 bits can count: the same memory, over and over. */
+static int mr_huge(void)
+{
+	const size_t part = 4 * BIG_PAGE, len = (4UL << 30) + part, offs[] = {
+		0, (4UL << 30) - 4096, (4UL << 30) + 123, len - 8192,
+	};
+	struct opts o = opts_default();
+	int fd = big_pages();
+	struct ibv_mr *mr;
+	struct pair p;
+	uint8_t *map, *m;
+	size_t at;
+
+	if (fd < 0 || ftruncate(fd, part))
+		skip("no huge pages here");
+	run_ok(pair_up(&p, &o));
+	map = mmap(NULL, len + BIG_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+		   -1, 0);
+	check(map != MAP_FAILED);
+	m = map + (-(uintptr_t)map & (BIG_PAGE - 1));
+	for (at = 0; at < len; at += part)
+		check(mmap(m + at, part, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_FIXED, fd, 0) == m + at);
+	fill(m, part, 9);
+	mr = ibv_reg_mr(host_b.pd, m, len, ACC_ALL);
+	if (!mr)
+		fail("more than 4 GiB: %s", strerror(errno));
+	run_ok(touch(&p, mr, offs, 4));
+	/* not a byte more */
+	check_ok(post(&p.a, &(struct wr){
+		.id = 9, .op = IBV_WR_RDMA_READ, .flags = IBV_SEND_SIGNALED,
+		.len = 8192, .raddr = (uintptr_t)m + len - 8191,
+		.rkey = mr->rkey }));
+	run_ok(expect_wc(p.a.scq, 9, IBV_WC_REM_ACCESS_ERR, 5000, NULL));
+	check_ok(ibv_dereg_mr(mr));
+	munmap(map, len + BIG_PAGE);
+	close(fd);
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+/* Pages of 2 MiB: reserved ones, and those that the kernel makes by itself. */
+static int mr_huge_pages(void)
+{
+	const size_t len = 4 * BIG_PAGE, offs[] = {
+		0, BIG_PAGE - 4097, 3 * BIG_PAGE - 1, len - 8192,
+	};
+	struct opts o = opts_default();
+	int kind, tried = 0, fd;
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	fd = big_pages();
+	for (kind = 0; kind < 2; kind++) {
+		size_t room = len + (kind ? BIG_PAGE : 0);
+		uint8_t *map, *m;
+		struct ibv_mr *mr;
+
+		if (!kind && (fd < 0 || ftruncate(fd, len)))
+			continue;
+		map = mmap(NULL, room, PROT_READ | PROT_WRITE, kind ?
+			   MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
+			   kind ? -1 : fd, 0);
+		check(map != MAP_FAILED);
+		m = map + (-(uintptr_t)map & (BIG_PAGE - 1));
+		if (kind && madvise(m, len, MADV_HUGEPAGE)) {
+			munmap(map, room);
+			continue;
+		}
+		tried++;
+		memset(m, 0x33, len);
+		mr = ibv_reg_mr(host_b.pd, m, len, ACC_ALL);
+		if (!mr)
+			fail("%s: %s", kind ? "made" : "reserved",
+			     strerror(errno));
+		run_ok(touch(&p, mr, offs, 4));
+		check_ok(ibv_dereg_mr(mr));
+		munmap(map, room);
+	}
+	if (fd >= 0)
+		close(fd);
+	run_ok(pair_down(&p));
+	if (!tried)
+		skip("no huge pages here");
+	return 0;
+}
+
 static int ud_ah(struct ep *e, struct ep *peer, struct ibv_ah **ah)
 {
 	struct ibv_ah_attr aa = {
@@ -981,6 +1108,8 @@ static const struct testcase cases[] = {
 	{ "rc_many_qps", rc_many_qps, 60 },
 	{ "rc_self", rc_self },
 	{ "mr_memory", mr_memory },
+	{ "mr_huge", mr_huge, 60 },
+	{ "mr_huge_pages", mr_huge_pages },
 	{ "ud_data", ud_data },
 	{ "ud_drops", ud_drops },
 	{ "uc_data", uc_data, 240 },
