@@ -4,7 +4,9 @@
 
 use crate::burst::{
     Burst,
-    Owner, //
+    Owner,
+    Plan,
+    Source, //
 };
 use crate::completer::Completer;
 use crate::env::{
@@ -47,6 +49,7 @@ use crate::verbs::{
 };
 use crate::wire::{
     Bth,
+    Headers,
     Parsed, //
 };
 
@@ -544,6 +547,19 @@ impl<E: Env> Qp<E> {
             dest_qp: self.set.dest_qpn,
             psn,
             ..Bth::default()
+        }
+    }
+
+    /// A burst of one packet without payload.
+    pub(crate) fn single(&self, headers: Headers, owner: Owner) -> Burst {
+        Burst {
+            source: Source::None,
+            offset: 0,
+            len: 0,
+            count: 1,
+            mtu: self.set.mtu.bytes(),
+            plan: Plan::Single(headers),
+            owner,
         }
     }
 

@@ -253,7 +253,7 @@ fn ack_is_asked_for_at_the_end_and_every_so_often() {
     let mut s = script(config());
     s.unlimited();
     s.post(1, SendOp::Write, 100 * 256);
-    let asked: Vec<_> = s.tx().iter().map(|p| p.headers.bth.ack_req).collect();
+    let asked = asked(&mut s);
     assert_eq!(asked.len(), 100);
     assert!(asked[99]);
     for run in asked.split(|a| *a) {
@@ -484,9 +484,7 @@ fn coalesced_ack_completes_all_before_it_in_order() {
 #[test]
 fn unsignalled_success_only_releases_the_entry() {
     let mut s = script(config());
-    let mut w = wqe(1, SendOp::Write, 1, 0, 0);
-    w.flags.signaled = false;
-    s.n.post(s.now, BASE, w).unwrap();
+    post_quietly(&mut s, 1, SendOp::Write, 1);
     s.tx();
     s.rx(ack(100, 0x1f, 1));
     assert!(!s.n.host.send_cq[0].signal);
@@ -499,9 +497,7 @@ fn sig_all_signals_everything() {
         sig_all: true,
         ..config()
     });
-    let mut w = wqe(1, SendOp::Write, 1, 0, 0);
-    w.flags.signaled = false;
-    s.n.post(s.now, BASE, w).unwrap();
+    post_quietly(&mut s, 1, SendOp::Write, 1);
     s.tx();
     s.rx(ack(100, 0x1f, 1));
     assert!(s.n.host.send_cq[0].signal);

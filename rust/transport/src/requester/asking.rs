@@ -10,9 +10,7 @@
 use super::ACK_INTERVAL;
 use crate::burst::{
     Burst,
-    Owner,
-    Plan,
-    Source, //
+    Owner, //
 };
 use crate::env::{
     Counter,
@@ -119,14 +117,6 @@ impl<E: Env> Qp<E> {
             reth: Some(Reth::default()),
             ..Headers::default()
         };
-        Some(Burst {
-            source: Source::None,
-            offset: 0,
-            len: 0,
-            count: 1,
-            mtu: self.set.mtu.bytes(),
-            plan: Plan::Single(headers),
-            owner: Owner::Nobody,
-        })
+        Some(self.single(headers, Owner::Nobody))
     }
 }

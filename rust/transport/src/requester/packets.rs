@@ -160,12 +160,8 @@ impl<E: Env> Qp<E> {
         let (source, len) = payload;
         Burst {
             source,
-            offset: 0,
             len,
-            count: 1,
-            mtu: self.set.mtu.bytes(),
-            plan: Plan::Single(h),
-            owner,
+            ..self.single(h, owner)
         }
     }
 
@@ -205,12 +201,8 @@ impl<E: Env> Qp<E> {
                     slot: slot_of(owner),
                 },
             ),
-            offset: 0,
             len: wqe.length,
-            count: 1,
-            mtu: self.set.mtu.bytes(),
-            plan: Plan::Single(h),
-            owner,
+            ..self.single(h, owner)
         }
     }
 

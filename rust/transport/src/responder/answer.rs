@@ -144,19 +144,6 @@ impl<E: Env> Qp<E> {
         env.trace(Trace::NakSent { kind, psn });
     }
 
-    /// A burst of one packet without payload.
-    pub(super) fn single(&self, headers: Headers, owner: Owner) -> Burst {
-        Burst {
-            source: Source::None,
-            offset: 0,
-            len: 0,
-            count: 1,
-            mtu: self.set.mtu.bytes(),
-            plan: Plan::Single(headers),
-            owner,
-        }
-    }
-
     /// The answer to an ATOMIC WRITE or a FLUSH: a READ response without data (A19).
     fn done(&self, bth: Bth, aeth: Aeth) -> Burst {
         let h = Headers {
