@@ -87,9 +87,10 @@ link_tests 60 "nothing arrives" retry_time
 lose_off
 link_tests 60 "no receives" 'rnr_*'
 
-# A receiver with few receives: the sender waits for credit, and is never told
-# that it should have waited. A receiver that doesn't get to run for 67 ms is
-# asked all the same, so on a busy machine this may take some attempts.
+# A receiver with few receives, and slow, as it has its CPU with the sender: that
+# waits for credit, and is never told that it should have waited. A receiver that
+# doesn't get to run for 67 ms is asked all the same, so on a busy machine this may
+# take some attempts.
 credits() # RECEIVES LEAST-STALLS
 {
 	local ga gb stalls naks try
@@ -98,8 +99,8 @@ credits() # RECEIVES LEAST-STALLS
 	for try in 1 2 3 4; do
 		next_port
 		snapshot
-		pair 60 tcp $PORT b ib_send_bw -F -p $PORT -d "$DEVB" -x "$gb" -n 2000 -s 4096 -r "$1" -t 64 -- \
-			a ib_send_bw -F -p $PORT -d "$DEVA" -x "$ga" -n 2000 -s 4096 -r "$1" -t 64 $IPB || return 1
+		pair 60 tcp $PORT b taskset 1 ib_send_bw -F -p $PORT -d "$DEVB" -x "$gb" -n 2000 -s 4096 -r "$1" -t 64 -- \
+			a taskset 1 ib_send_bw -F -p $PORT -d "$DEVA" -x "$ga" -n 2000 -s 4096 -r "$1" -t 64 $IPB || return 1
 		after
 		stalls=$(counted a credit_stalls) naks=$(counted b tx_rnr_naks)
 		echo "# ib_send_bw, $1 receives: $stalls credit stalls," \
