@@ -298,17 +298,21 @@ impl RxBuf {
     ///
     /// - `EINVAL`: there is no such range.
     /// - `EFAULT`: its data can't be read.
-    pub fn copy_to(&self, offset: usize, to: &mut [u8]) -> Result {
-        let (offset, len) = self.range(offset, to.len()).ok_or(EINVAL)?;
+    pub fn copy_to(&mut self, offset: usize, to: &mut [u8]) -> Result {
+        let (from, n) = self.range(offset, to.len()).ok_or(EINVAL)?;
 
+        if let Some(bytes) = self.piece(offset, to.len()) {
+            to.copy_from_slice(bytes);
+            return Ok(());
+        }
         // SAFETY: By the type invariants it is a socket buffer, with data in the range. `to` is as
         // long. CAST: A length of a socket buffer fits.
         to_result(unsafe {
             bindings::skb_copy_bits(
                 self.skb.as_ptr(),
-                offset as c_int,
+                from as c_int,
                 to.as_mut_ptr().cast(),
-                len as c_int,
+                n as c_int,
             )
         })
     }
@@ -362,10 +366,10 @@ impl RxBuf {
         if n == 0 {
             return Ok(());
         }
-        self.settle()?;
         if let Some(bytes) = self.piece(offset, len) {
             return f(bytes);
         }
+        self.settle()?;
 
         let mut chunks = Chunks::new(self, from, n);
 

@@ -146,18 +146,12 @@ impl Switch {
     fn parse(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
         let (from, len) = buf.segment(index);
         let len = len.checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
-        let n = len.min(MAX_HEADER_LEN);
-        let parse = |head: &[u8]| Headers::parse(head, len);
-        let parsed = match buf.piece(from, n) {
-            Some(head) => parse(head),
-            None => {
-                let mut head = [0; MAX_HEADER_LEN];
-                let head = head.get_mut(..n).ok_or(Stat::RxMalformed)?;
-                buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
-                parse(head)
-            }
-        };
-        let parsed = parsed.map_err(|_: Malformed| Stat::RxMalformed)?;
+        let mut head = [0; MAX_HEADER_LEN];
+        let head = head
+            .get_mut(..len.min(MAX_HEADER_LEN))
+            .ok_or(Stat::RxMalformed)?;
+        buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
+        let parsed = Headers::parse(head, len).map_err(|_: Malformed| Stat::RxMalformed)?;
         Ok((parsed, from.saturating_add(parsed.header_len)))
     }
 
