@@ -106,6 +106,7 @@ fn by_shifts(crc: u32, bytes: &[u8]) -> u32 {
     let (moved, end) = bytes.split_at(words.saturating_mul(WORD).min(bytes.len()));
     let mut due = [0; REACH];
     due[0] = u64::from(crc);
+    // After so many words each place of `due` is what it was: a step has nothing to move between them.
     let (steps, rest) = moved.as_chunks::<{ REACH * WORD }>();
     for step in steps {
         for word in step.as_chunks::<WORD>().0 {
