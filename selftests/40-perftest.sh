@@ -93,10 +93,6 @@ for a in FETCH_AND_ADD CMP_AND_SWAP; do
 	t "ib_atomic_lat $a" perf tcp a 1 ib_atomic_lat -A $a -n "$(polls 200)"
 done
 t "ib_atomic_bw -q 4 -o 1" perf tcp a 1 ib_atomic_bw -q 4 -o 1 -n 100
-for prog in ib_send_bw ib_send_lat; do
-	t "$prog --use-srq" perf tcp a 1 $prog --use-srq -s 4096 -n "$(polls 200)"
-done
-t "ib_send_bw --use-srq -q 4" perf tcp a 1 ib_send_bw --use-srq -q 4 -s 4096 -n 100
 t "ib_read_bw -o 1" perf tcp a 1 ib_read_bw -o 1 -s 65536 -n 20
 t "ib_write_bw --write_with_imm" perf tcp a 1 ib_write_bw --write_with_imm -s 65536 -n 20
 
@@ -106,11 +102,6 @@ t "ib_send_bw -c UD -a" perf tcp a 12 ib_send_bw -c UD -a -n 100
 t "ib_send_lat -c UD -a" perf tcp a 12 ib_send_lat -c UD -a -n "$(polls 100)"
 t "ib_send_lat -c UD -R" perf cm a 1 ib_send_lat -c UD -s 512 -n "$(polls 100)"
 t "ib_send_bw -c UD -q 4" perf tcp a 1 ib_send_bw -c UD -q 4 -s 1024 -n 50
-
-# To a group that the receiver is in.
-group=0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3
-t "ib_send_bw -c UD -g" perf tcp a 1 ib_send_bw -c UD -g -M $group -s 512 -n 50
-t "ib_send_lat -c UD -g" perf tcp a 1 ib_send_lat -c UD -g -M $group -s 512 -n "$(polls 100)"
 
 # uc LINES PROGRAM ARGS...: a service that the driver may not have yet
 uc()

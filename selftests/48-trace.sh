@@ -67,22 +67,33 @@ case_well()
 		traced retransmit "$A$a" 0 && traced drop "$B$b" 0
 }
 
-case_loss()
+# A sender in vain: tries three times from 0x123456 on, and gives up.
+in_vain()
 {
-	local a b
-
-	trace_on
 	symptom no_answer
 	look begin && lose b && go && through trying failed
-	ended_well || { lose_off; return 1; }
+	ended_well
+	local status=$?
 	lose_off
-	trace_off
+	return $status
+}
+
+traced_in_vain()
+{
+	local a
 	a=$(told "qp a")
 	traced retransmit "$A$a psn=$((0x123456)) why=timeout left=1" 1 &&
 		traced retransmit "$A$a psn=$((0x123456)) why=timeout left=0" 1 &&
 		traced tx "$A$a .*psn=$((0x123456)) " 3 &&
-		traced error "$A$a what=send why=retry_exc_err" 1 &&
-		traced qp_state "$A$a from=RTS to=ERR" 1
+		traced error "$A$a what=send why=retry_exc_err" 1
+}
+
+case_loss()
+{
+	trace_on
+	in_vain || return 1
+	trace_off
+	traced_in_vain && traced qp_state "$A$(told "qp a") from=RTS to=ERR" 1
 }
 
 case_naks()
@@ -138,17 +149,6 @@ case_own_keys()
 # As people use them: by programs that know nothing of rxo but the formats that
 # the kernel tells.
 
-# A sender in vain: tries three times from 0x123456 on, and gives up.
-in_vain()
-{
-	symptom no_answer
-	look begin && lose b && go && through trying failed
-	ended_well
-	local status=$?
-	lose_off
-	return $status
-}
-
 # PIDS[0], the one that records, ends well when interrupted.
 recorded()
 {
@@ -161,7 +161,7 @@ recorded()
 # Recorded to a file, and read back from there.
 case_trace_cmd()
 {
-	local a dat=$TMP/trace.dat
+	local dat=$TMP/trace.dat
 
 	(cd "$TMP" && exec trace-cmd record -q -e rxo:rxo_retransmit -e rxo:rxo_tx \
 		-f 'psn == 0x123456' -e rxo:rxo_error -o "$dat") >"$TMP/record" 2>&1 </dev/null &
@@ -169,12 +169,7 @@ case_trace_cmd()
 	eventually 20 grep -q 1 $TRACE/events/rxo/rxo_error/enable || { cat "$TMP/record"; return 1; }
 	in_vain && recorded || return 1
 	trace-cmd report -i "$dat" -F 'rxo_.*' >"$TMP/trace" 2>"$TMP/report" || { cat "$TMP/report"; return 1; }
-	a=$(told "qp a")
-	traced retransmit "$A$a psn=$((0x123456)) why=timeout left=1" 1 &&
-		traced retransmit "$A$a psn=$((0x123456)) why=timeout left=0" 1 &&
-		traced tx "$A$a .*psn=$((0x123456)) " 3 &&
-		traced error "$A$a what=send why=retry_exc_err" 1 &&
-		is 0 cat $TRACE/events/rxo/rxo_retransmit/enable
+	traced_in_vain && is 0 cat $TRACE/events/rxo/rxo_retransmit/enable
 }
 
 # The same by perf, with filters: it starts its program when all is on.

@@ -8,8 +8,8 @@
 
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
-# shellcheck source=selftests/lib/disk.sh
-. "$TESTS/lib/disk.sh"
+# shellcheck source=selftests/lib/wire.sh
+. "$TESTS/lib/wire.sh"
 
 [ "$RXO_NETNS" = exclusive ] || skip_all "the server's namespace needs a device of its own"
 for p in rpc.mountd exportfs mount.nfs; do
@@ -112,12 +112,10 @@ case_fio()
 case_lossy()
 {
 	local s
-	ip netns exec hosta tc qdisc add dev eth0 root netem loss 1% &&
-		ip netns exec hostb tc qdisc add dev eth0 root netem loss 1% || return 1
+	netem loss 1% || return 1
 	case_again $IPB rdma
 	s=$?
-	ip netns exec hosta tc qdisc del dev eth0 root
-	ip netns exec hostb tc qdisc del dev eth0 root
+	netem_off
 	return $s
 }
 

@@ -10,8 +10,6 @@ DISK_IP6=fd09::1
 DISK_DEV=${RXO_DRIVER}disk
 DISK_MB=${RXO_DISK_MB:-64}
 
-skip_all() { echo "1..0 # SKIP $*"; exit 0; }
-
 disk_net_up()
 {
 	ip link add dsk0 type veth peer name dsk1 &&

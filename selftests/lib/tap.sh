@@ -71,6 +71,9 @@ show_end() { tail -n "${2:-12}" "$1" | cut -c 1-200; }
 SKIP_WHY=
 skip() { SKIP_WHY=$*; return 4; }
 
+# The test can't be run at all, which shows before its first case.
+skip_all() { echo "1..0 # SKIP $*"; exit 0; }
+
 # only_rxo NAME WHY: all of the test is skipped with another driver.
 only_rxo()
 {

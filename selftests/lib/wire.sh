@@ -61,30 +61,25 @@ netem_dropped()
 		sed -n 's/.*dropped \([0-9]*\),.*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# lose HOST MATCH: rule for packets that come in at a host; MATCH ends before
-# the verdict.  @th,64,8 is the opcode, @th,160,8 the syndrome of an ACK.
-lose()
+# on_arrival HOST TABLE VERDICT MATCH: a rule, in a table of its own, for packets
+# that come in at a host; MATCH ends before the verdict.  @th,64,8 is the opcode,
+# @th,160,8 the syndrome of an ACK.
+on_arrival()
 {
-	local h=$1
-	shift
+	local h=$1 table=$2 verdict=$3
+	shift 3
 	host "$h" nft -f - <<-NFT
-	add table inet wire
-	add chain inet wire in { type filter hook prerouting priority raw; }
-	add rule inet wire in udp dport 4791 $* counter drop
+	add table inet $table
+	add chain inet $table in { type filter hook prerouting priority raw; }
+	add rule inet $table in udp dport 4791 $* counter $verdict
 	NFT
 }
 
+# lose HOST MATCH; lost HOST: how many.
+lose() { on_arrival "$1" wire drop "${@:2}"; }
+
 # watch HOST MATCH: the same, that only counts; watched HOST: how many it saw.
-watch()
-{
-	local h=$1
-	shift
-	host "$h" nft -f - <<-NFT
-	add table inet watch
-	add chain inet watch in { type filter hook prerouting priority raw; }
-	add rule inet watch in udp dport 4791 $* counter
-	NFT
-}
+watch() { on_arrival "$1" watch "" "${@:2}"; }
 
 watched()
 {
