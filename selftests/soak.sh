@@ -84,6 +84,19 @@ all_there()
 	done
 }
 
+# Where the worker hangs, and in what state its queue pairs are; ends it.
+stuck() # SLOT
+{
+	local pid=${PID[$1]} child
+	child=$(pgrep -P "$pid" || echo "$pid")
+	echo "worker $1 does not end"
+	cat "$TMP/worker$1"
+	cat "/proc/$child/stack" "/proc/$child/status" 2>&1 | head -n 40
+	in_host a rdma -d resource show qp pid "$child"
+	in_host b rdma -d resource show qp pid "$child"
+	kill -KILL "$child" "$pid"
+}
+
 soak()
 {
 	local k s before after mid='' r=0
@@ -103,7 +116,7 @@ soak()
 	ip netns exec hosta tc qdisc del dev eth0 root 2>/dev/null
 	ip netns exec hostb tc qdisc del dev eth0 root 2>/dev/null
 	for ((k = 0; k < WORKERS; k++)); do
-		ended "${PID[$k]}" 120 || { echo "worker $k does not end"; cat "$TMP/worker$k"; r=1; }
+		ended "${PID[$k]}" 120 || { stuck $k; r=1; }
 		wait "${PID[$k]}"
 		s=$?
 		[ $s = 0 ] || { echo "worker $k: status $s"; cat "$TMP/worker$k"; r=1; }

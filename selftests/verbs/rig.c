@@ -34,6 +34,14 @@ void relax(uint64_t since)
 		usleep(50);
 }
 
+bool unreachable(int err, uint64_t until_us)
+{
+	if ((err != ENETUNREACH && err != EHOSTUNREACH) || now_us() >= until_us)
+		return false;
+	usleep(10000);
+	return true;
+}
+
 /* ---- hosts ---------------------------------------------------------------- */
 
 static int enter_ns(const char *ns)
@@ -252,7 +260,8 @@ int ep_rtr(struct ep *e, const struct ep *peer, const struct opts *o)
 			.grh = { .hop_limit = 64, .sgid_index = e->h->gidx },
 		},
 	};
-	int mask = IBV_QP_STATE;
+	uint64_t until = now_us() + o->patience_ms * 1000ull;
+	int mask = IBV_QP_STATE, r;
 
 	if (o->type != IBV_QPT_UD) {
 		at.dest_qp_num = peer->qp->qp_num;
@@ -263,7 +272,10 @@ int ep_rtr(struct ep *e, const struct ep *peer, const struct opts *o)
 	}
 	if (o->type == IBV_QPT_RC)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	check_ok(ibv_modify_qp(e->qp, &at, mask));
+	do
+		r = ibv_modify_qp(e->qp, &at, mask);
+	while (unreachable(r, until));
+	check_ok(r);
 	return 0;
 }
 

@@ -90,6 +90,7 @@ struct opts {
 	int qp_access, mr_access;
 	size_t buf;
 	bool channel;
+	int patience_ms;	/* so long a link may be down as it connects */
 };
 
 struct ep {
@@ -165,6 +166,8 @@ int post_to(struct ep *e, struct wr w, struct ep *peer, size_t roff);
 int post_recv(struct ep *e, uint64_t id, size_t off, uint32_t len);
 
 uint64_t now_us(void);
+/* Is it worth another try: no route, and the time is not up? Sleeps a bit. */
+bool unreachable(int err, uint64_t until_us);
 void relax(uint64_t since);
 /* 1: one completion, 0: none in time, negative: the poll failed. */
 int get_wc(struct ibv_cq *cq, struct ibv_wc *wc, int ms);

@@ -83,6 +83,7 @@ static struct opts options(enum ibv_qp_type type)
 	o.timeout = 16;
 	o.depth = 8;
 	o.buf = 2 * MSG + 4096;
+	o.patience_ms = PATIENCE_MS;
 	return o;
 }
 
@@ -172,11 +173,14 @@ static int unreliable_up(void)
 	struct ibv_ah_attr aa = { .is_global = 1, .port_num = 1,
 		.grh = { .sgid_index = host_a.gidx, .dgid = host_b.gid,
 			 .hop_limit = 64 } };
+	uint64_t until = now_us() + PATIENCE_MS * 1000ull;
 
 	run_ok(pair_up(&uc, &o));
 	o.type = IBV_QPT_UD;
 	run_ok(pair_up(&ud, &o));
-	ah = ibv_create_ah(host_a.pd, &aa);
+	do
+		ah = ibv_create_ah(host_a.pd, &aa);
+	while (!ah && unreachable(errno, until));
 	check(ah);
 	return 0;
 }
