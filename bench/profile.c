@@ -9,7 +9,7 @@
  * of a User Mode Linux guest, whose kernel is the process PID, KALLSYMS is a copy
  * of the guest's. What runs elsewhere than in that kernel is counted as such.
  * (perf does the same, but is not in the build root, and does not know the
- * modules of User Mode Linux.)
+ * modules of User Mode Linux.) $SHOWN symbols are shown, and the modules' shares.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -27,6 +27,7 @@ enum {
 	PAGES = 64,		/* of a CPU's ring; a power of two */
 	HZ = 997,
 	SHOWN = 60,
+	MODULES = 16,
 };
 
 struct symbol {
@@ -146,8 +147,38 @@ static void drain(struct perf_event_mmap_page *ring, uint32_t pid)
 	__atomic_store_n(&ring->data_tail, at, __ATOMIC_RELEASE);
 }
 
+/* The name that kallsyms has in brackets. */
+static const char *module_of(const struct symbol *s)
+{
+	const char *at = strchr(s->name, ' ');
+
+	return at && at[1] ? at + 1 : "the kernel itself";
+}
+
+static void print_modules(unsigned long all)
+{
+	struct symbol sums[MODULES] = { };
+	size_t i, j;
+
+	for (i = 0; i < n_symbols && symbols[i].hits; i++) {
+		const char *name = module_of(&symbols[i]);
+
+		for (j = 0; j < MODULES - 1; j++)
+			if (!sums[j].name || !strcmp(sums[j].name, name))
+				break;
+		sums[j].name = (char *)name;
+		sums[j].hits += symbols[i].hits;
+	}
+	qsort(sums, MODULES, sizeof(*sums), by_hits);
+	for (j = 0; j < MODULES && sums[j].hits; j++)
+		printf("%5.1f %% in %s\n", 100.0 * sums[j].hits / all,
+		       sums[j].name);
+}
+
 int main(int argc, char **argv)
 {
+	const char *shown_env = getenv("SHOWN");
+	int shown = shown_env ? atoi(shown_env) : SHOWN;
 	struct perf_event_attr attr = {
 		.size = sizeof(attr), .type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_CPU_CLOCK, .freq = 1,
@@ -190,7 +221,8 @@ int main(int argc, char **argv)
 	printf("\n");
 	qsort(symbols, n_symbols, sizeof(*symbols), by_hits);
 	total -= elsewhere;
-	for (i = 0; i < SHOWN && symbols[i].hits; i++)
+	print_modules(total);
+	for (i = 0; i < shown && symbols[i].hits; i++)
 		printf("%5.1f %% %s\n", 100.0 * symbols[i].hits / total,
 		       symbols[i].name);
 	return 0;

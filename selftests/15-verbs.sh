@@ -7,12 +7,15 @@
 . "$(dirname "$0")/lib/tap.sh"
 must_build data data.c rig.c
 must_build errors errors.c rig.c
+must_build quiet quiet.c rig.c
 
 tap_program 900 "" "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB"
 tap_program 600 "" "$BIN/errors" -a "hosta:$DEVA" -b "hostb:$DEVB"
+tap_program 300 "" "$BIN/quiet" -a "hosta:$DEVA" -b "hostb:$DEVB"
 export RXO_QUICK=1
 tap_program 300 "IPv6: " "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB" -6 rc_mixed rc_atomic rc_psn_wrap ud_data
 tap_program 300 "here: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding rc_fence rc_events ud_data
+tap_program 300 "here: " "$BIN/quiet" -a "hosta:$DEVA"
 tap_program 300 "here: " "$BIN/errors" -a "hosta:$DEVA" 'rem_*' 'loc_*' recv_too_small 'rnr_*' once_in_error destroy_under_traffic
 
 # The same with packets, through the network stack of the one host.
@@ -20,13 +23,15 @@ reload()
 {
 	topo_link_down && rmmod rxo && modprobe rxo "$@" && topo_link_up
 }
-loopback_packets() { host a rdma statistic show link "$DEVA/1" | awk '$1 == "loopback_packets" { print $2 }'; }
 
 if [ "$RXO_DRIVER" = rxo ]; then
-	t "here: nothing was a packet" test "$(loopback_packets)" -gt 0
-	t "loopback=0" reload loopback=0
+	t "here: nothing was a packet" test "$(counter a loopback_packets)" -gt 0
+	t "some messages waited for others" test "$(counter a tx_held)" -gt 0
+	t "loopback=0, hold=0" reload loopback=0 hold=0
 	tap_program 300 "here, as packets: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding uc_data
-	t "here, as packets: all were packets" test "$(loopback_packets)" = 0
-	t "loopback=1" reload
+	tap_program 300 "here, as packets: " "$BIN/quiet" -a "hosta:$DEVA" quiet_stream
+	t "none waited" test "$(counter a tx_held)" = 0
+	t "here, as packets: all were packets" test "$(counter a loopback_packets)" = 0
+	t "loopback=1, hold=1" reload
 fi
 finish

@@ -10,6 +10,7 @@
 # shellcheck source=selftests/lib/wire.sh
 . "$TESTS/lib/wire.sh"
 must_build link link.c rig.c
+must_build quiet quiet.c rig.c
 
 if [ "$RXO_LANE" = vm ]; then TIMEOUT=14; else TIMEOUT=12; fi
 ROUNDS=12
@@ -32,17 +33,23 @@ felt() # COUNTER...
 	done
 }
 
-# Nothing was sent twice.
-untouched()
+# None of these was counted.
+none() # COUNTER...
 {
 	local c n
 
-	after
-	for c in tx_retransmits timeouts rx_out_of_sequence rx_duplicates rx_icrc_errors tx_seq_naks; do
+	for c; do
 		n=$(sum "$c")
 		echo "$c: $n"
 		[ "$n" = 0 ] || return 1
 	done
+}
+
+# Nothing was sent twice.
+untouched()
+{
+	after
+	none tx_retransmits timeouts rx_out_of_sequence rx_duplicates rx_icrc_errors tx_seq_naks
 }
 
 # matrix NAME TIMEOUT RESTARTS IP-VERSION NETEM... -- COUNTERS...
@@ -80,6 +87,28 @@ matrix "corruption 1 %" $TIMEOUT 0 4 corrupt 1% -- felt rx_icrc_errors tx_retran
 matrix "delay 10 ms" 16 0 4 delay 10ms -- untouched
 matrix "all at once, IPv6" $TIMEOUT 1 6 delay 1ms reorder 10% loss 2% duplicate 2% corrupt 1% -- \
 	felt tx_retransmits rx_out_of_sequence rx_icrc_errors rx_duplicates
+
+# A queue that is full most of the time: what it refuses, several messages at
+# once or one, is offered again.
+refusing()
+{
+	ip netns exec hosta tc qdisc replace dev eth0 root tbf rate 8mbit burst 4k limit 4k
+}
+was_refused()
+{
+	after
+	echo "tx_refused $(counted a tx_refused), tx_trains $(counted a tx_trains), tx_held $(counted a tx_held)"
+	none tx_retransmits timeouts rx_out_of_sequence tx_dropped && [ "$(counted a tx_refused)" -gt 20 ] &&
+		[ "$(counted a tx_trains)" -gt 0 ]
+}
+if [ "$RXO_DRIVER" = rxo ]; then
+	snapshot
+	t "full queue: tbf" refusing
+	tap_program 120 "full queue: " "$BIN/quiet" -a "hosta:$DEVA" -b "hostb:$DEVB" \
+		quiet_stream quiet_until_awaited quiet_answers
+	ip netns exec hosta tc qdisc del dev eth0 root
+	t "full queue: it refused, and nothing was lost" was_refused
+fi
 
 # Black hole: retries run out in (retries + 1) x 4.096 us x 2^timeout.
 lose b

@@ -711,8 +711,8 @@ void rust_helper_tx_skb_set_mark(struct sk_buff *skb, u32 mark)
 #define TRAIN_ORDER min(get_order(SZ_32K), PAGE_ALLOC_COSTLY_ORDER)
 
 /*
- * Room for @n more bytes in pages, behind what is there; NULL if there is none.
- * A packet is never spread over several.
+ * Room for @n more bytes behind what is there, in pages unless it was allocated
+ * with room for them; NULL if there is none. A packet is never spread over several.
  */
 u8 *rust_helper_tx_skb_reserve(struct sk_buff *skb, unsigned int n)
 {
@@ -720,6 +720,8 @@ u8 *rust_helper_tx_skb_reserve(struct sk_buff *skb, unsigned int n)
 	unsigned int i = shinfo->nr_frags, order = TRAIN_ORDER;
 	struct page *page;
 
+	if (!i && n <= skb_tailroom(skb))
+		return skb_tail_pointer(skb);
 	if (i) {
 		const skb_frag_t *frag = &shinfo->frags[i - 1];
 		unsigned int used = skb_frag_off(frag) + skb_frag_size(frag);
@@ -748,11 +750,15 @@ u8 *rust_helper_tx_skb_reserve(struct sk_buff *skb, unsigned int n)
 void rust_helper_tx_skb_cancel(struct sk_buff *skb)
 {
 	struct skb_shared_info *shinfo = skb_shinfo(skb);
-	const skb_frag_t *frag = &shinfo->frags[shinfo->nr_frags - 1];
-	struct page *page = skb_frag_page(frag);
+	const skb_frag_t *frag;
+	struct page *page;
 
+	if (!shinfo->nr_frags)
+		return;
+	frag = &shinfo->frags[shinfo->nr_frags - 1];
 	if (skb_frag_size(frag))
 		return;
+	page = skb_frag_page(frag);
 	shinfo->nr_frags--;
 	skb->truesize -= page_size(page);
 	put_page(page);
@@ -763,6 +769,10 @@ void rust_helper_tx_skb_commit(struct sk_buff *skb, unsigned int n)
 {
 	struct skb_shared_info *shinfo = skb_shinfo(skb);
 
+	if (!shinfo->nr_frags) {
+		__skb_put(skb, n);
+		return;
+	}
 	skb_frag_size_add(&shinfo->frags[shinfo->nr_frags - 1], n);
 	skb->len += n;
 	skb->data_len += n;

@@ -19,6 +19,8 @@ use crate::{
 
 /// The longest IP packet.
 const MAX_PACKET: usize = u16::MAX as usize;
+/// A train of at most so many bytes is made in one piece of memory, a longer one in pages.
+const SHORT_TRAIN: usize = 2048;
 
 /// What has become of a packet that was sent.
 #[must_use]
@@ -237,17 +239,20 @@ pub struct TxTrain {
 }
 
 impl TxTrain {
-    /// Begins a train of packets whose UDP payload has `size` bytes each, and `room` at most in all,
-    /// see [`Route::train_len`].
+    /// Begins a train of packets whose UDP payload has `size` bytes each, and `room` at most in all:
+    /// no more than [`Route::train_len`].
     ///
     /// # Errors
     ///
     /// As for [`TxSkb::alloc`].
     pub fn alloc(family: Family, link_room: usize, size: usize, room: usize) -> Result<Self> {
+        let room = room.min(MAX_PACKET - family.headers_len());
+        let at_once = if room <= SHORT_TRAIN { room } else { 0 };
+
         Ok(Self {
-            skb: TxSkb::alloc(family, link_room, 0)?.skb,
+            skb: TxSkb::alloc(family, link_room, at_once)?.skb,
             size,
-            room: room.min(MAX_PACKET - family.headers_len()),
+            room,
             count: 0,
             ended: false,
         })
@@ -284,8 +289,8 @@ impl TxTrain {
         let n = u32::try_from(len).ok()?;
         // SAFETY: By the type invariants it is a socket buffer that this owns alone.
         let data = NonNull::new(unsafe { bindings::tx_skb_reserve(self.skb.as_raw(), n) })?;
-        // SAFETY: The function returned the address of so many bytes in a page of the socket
-        // buffer, behind what is used of it. It comes from an allocator in C, so to Rust these are
+        // SAFETY: The function returned the address of so many bytes in the socket buffer or a page
+        // of it, behind what is used of it. It comes from an allocator in C, so to Rust these are
         // bytes with values that are not known, but not uninitialised.
         let written = write(unsafe { slice::from_raw_parts_mut(data.as_ptr(), len) });
 

@@ -319,7 +319,42 @@ impl Requester {
     }
 }
 
+/// How far the requester had come: see [`Qp::mark`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pos: Psn,
+    edge: Psn,
+    cur: u32,
+    life: u32,
+}
+
 impl<E: Env> Qp<E> {
+    /// Where the requester stands, for [`Self::retract`].
+    pub fn mark(&self) -> Mark {
+        Mark {
+            pos: self.req.pos,
+            edge: self.req.edge,
+            cur: self.sq.cur,
+            life: self.sq.life,
+        }
+    }
+
+    /// Takes back all requests that were polled since a mark: none of them left after all, and they are to be made anew.
+    ///
+    /// Nothing may have come in meanwhile. Reports made of them, if they were good, are void.
+    pub fn retract(&mut self, to: Mark) {
+        if self.ty.is_reliable() && self.sq.life == to.life && self.sq.is_live(to.cur) {
+            self.req.pos = to.pos;
+            self.req.edge = to.edge;
+            self.sq.cur = to.cur;
+        }
+    }
+
+    /// Whether a work request was posted after those that were polled so far.
+    pub fn has_more(&self) -> bool {
+        self.sq.cur != self.sq.head
+    }
+
     /// The next request packets.
     pub(crate) fn poll_requests(
         &mut self,

@@ -69,6 +69,7 @@ pub use qp::{
 };
 pub use requester::{
     Idle,
+    Mark,
     ACK_INTERVAL,
     DEFAULT_WINDOW, //
 };

@@ -6,7 +6,8 @@ use crate::opcode::{
     HeaderSet,
     Op,
     Opcode,
-    Payload, //
+    Payload,
+    Role, //
 };
 use crate::psn::{
     Msn,
@@ -258,6 +259,12 @@ pub struct Parsed {
 }
 
 impl Parsed {
+    /// Whether it is a request, not a response or a notification.
+    pub fn is_request(&self) -> bool {
+        let info = self.headers.bth.opcode.info();
+        info.is_some_and(|info| info.role == Role::Request)
+    }
+
     /// Bytes that it took above UDP: headers, payload, padding and ICRC.
     pub fn wire_len(&self) -> usize {
         self.headers

@@ -361,6 +361,7 @@ pub fn soak_with(mut rng: Rng, weather: Rng, seed: u64, verbose: bool) -> Events
         loss: pick(&mut rng, &[0, 10, 50, 150, 400]),
         duplicate: pick(&mut rng, &[0, 20, 100]),
         reorder: pick(&mut rng, &[0, 20, 200]),
+        refuse: pick(&mut rng, &[0, 0, 100, 500]),
         delay: 1000,
         jitter: u64::from(pick(&mut rng, &[0, 10, 5000])),
     };
@@ -475,6 +476,7 @@ fn unreliable(ty: QpType, seed: u64) -> usize {
         loss: 50,
         duplicate: 0,
         reorder: rng.below(2) as u32 * 20,
+        refuse: 0,
         delay: 1000,
         jitter: 0,
     };

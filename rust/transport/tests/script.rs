@@ -274,6 +274,87 @@ fn asked(s: &mut Script) -> Vec<bool> {
     s.tx().iter().map(|p| p.headers.bth.ack_req).collect()
 }
 
+#[test]
+fn retracted_requests_are_made_again() {
+    let mut s = script(config());
+    s.unlimited();
+    s.post(1, SendOp::Write, 600);
+    s.post(2, SendOp::Read, 600);
+    s.post(3, SendOp::Send, 1);
+    let mark = s.n.qp.mark();
+    assert!(s.n.qp.has_more());
+    let sent = s.out();
+    assert_eq!(sent.len(), 5);
+    assert!(!s.n.qp.has_more());
+    s.n.qp.retract(mark);
+    assert!(s.n.qp.has_more());
+    assert_eq!(s.idle(), Idle::Active);
+    assert_eq!(s.out(), sent);
+    assert_eq!(s.n.host.counted(Counter::TxRetransmits), 0);
+    s.rx(ack(103, 0x1f, 2));
+    s.rx(response(Opcode::RC_READ_RESPONSE_FIRST, 104, 256, 1));
+    s.rx(p(Opcode::RC_READ_RESPONSE_MIDDLE, 105).quiet().data(256, 2));
+    s.rx(response(Opcode::RC_READ_RESPONSE_LAST, 106, 88, 3));
+    s.rx(ack(107, 0x1f, 4));
+    assert_eq!(s.done(), [(1, Success), (2, Success), (3, Success)]);
+}
+
+#[test]
+fn retracted_retransmissions_are_made_again() {
+    let mut s = script(config());
+    s.unlimited();
+    s.post(1, SendOp::Write, 600);
+    let sent = s.out();
+    s.wait();
+    s.post(2, SendOp::Write, 1);
+    let mark = s.n.qp.mark();
+    assert_eq!(
+        s.seen(),
+        [(0x06, 101), (0x07, 102), (0x08, 103), (0x0a, 104)]
+    );
+    s.n.qp.retract(mark);
+    assert_eq!(s.out()[..3], sent[..]);
+    // Not the one that was never sent before.
+    assert_eq!(s.n.host.counted(Counter::TxRetransmits), 6);
+    s.rx(ack(104, 0x1f, 3));
+    assert_eq!(s.done().len(), 2);
+}
+
+#[test]
+fn retracted_requests_before_a_failed_one_are_made_again() {
+    let mut s = script(config());
+    s.unlimited();
+    s.post(1, SendOp::Write, 1);
+    s.post(2, SendOp::Write, 2);
+    let w = wqe(3, SendOp::Write, 3, BASE + 0x8000, RKEY);
+    s.n.post(s.now, 0, w).unwrap();
+    let mark = s.n.qp.mark();
+    assert_eq!(s.seen(), [(0x0a, 101), (0x0a, 102)]);
+    s.n.qp.retract(mark);
+    assert_eq!(s.seen(), [(0x0a, 101), (0x0a, 102)]);
+    s.rx(ack(102, 0x1f, 3));
+    let done = s.done();
+    assert_eq!(done[..2], [(1, Success), (2, Success)]);
+    assert_eq!(done[2].0, 3);
+    assert_eq!(s.state(), QpState::Err);
+}
+
+#[test]
+fn nothing_is_retracted_that_is_over() {
+    let mut s = script(config());
+    s.unlimited();
+    s.post(1, SendOp::Write, 600);
+    let mark = s.n.qp.mark();
+    s.out();
+    s.to(QpState::Err);
+    s.n.qp.retract(mark);
+    assert_eq!(s.seen(), []);
+    assert_eq!(s.done(), [(1, WrFlushErr)]);
+    s.to(QpState::Reset);
+    s.n.qp.retract(mark);
+    assert_eq!(s.idle(), Idle::State);
+}
+
 const PATIENCE: Duration = Duration::from_micros(1000);
 
 #[test]

@@ -41,6 +41,7 @@ use rxo_transport::{
     Burst,
     Env,
     Idle,
+    Mark,
     Mtu,
     PostError,
     Qp,
@@ -70,6 +71,11 @@ use crate::{
         Event,
         History, //
     },
+    hold::{
+        Fate,
+        Hold,
+        HOLD_NS, //
+    },
     host::{
         Host,
         Packet,
@@ -96,6 +102,7 @@ use crate::{
     },
     tx::{
         self,
+        Convoy,
         Rest,
         Wait,
         Way, //
@@ -141,6 +148,10 @@ pub(crate) struct Inner {
     pub(crate) buffer: KVec<u8>,
     /// What came and could not be taken in yet.
     waiting: Waiting,
+    /// The network refused a convoy: what follows goes one by one, until it takes something again.
+    one_by_one: bool,
+    /// The peer sent a request since the last visit ended.
+    asked: bool,
 }
 
 /// The rest of a burst.
@@ -149,6 +160,8 @@ pub(crate) struct Unsent {
     pub(crate) rest: Rest,
     /// How often it did not leave for that reason.
     tries: u32,
+    /// When to try again, in nanoseconds of the clock of timers.
+    again_at: u64,
 }
 
 impl Unsent {
@@ -161,16 +174,14 @@ impl Unsent {
                 why: Wait::Network,
             },
             tries: 0,
+            again_at: 0,
         }
     }
 
-    /// When to try again.
-    fn again_at(&self) -> u64 {
-        let wait = match self.rest.why {
-            Wait::Network => REFUSED_NS,
-            Wait::Pages => pages_wait(self.tries),
-        };
-        softirq::now_ns().saturating_add(wait)
+    /// Whether the network is not to be asked again yet, however often someone comes by: it counts
+    /// how often it was.
+    fn rests(&self) -> bool {
+        self.rest.why == Wait::Network && softirq::now_ns() < self.again_at
     }
 }
 
@@ -225,6 +236,8 @@ pub(crate) struct QueuePair {
     /// Work requests that its send queue has room for, once that is furnished.
     sq_slots: u32,
     furnished: Atomic<u32>,
+    /// For a process's messages that wait for others.
+    hold: Option<Hold>,
     #[pin]
     gate: Gate,
     #[pin]
@@ -305,6 +318,12 @@ impl QueuePair {
             p.srq.is_some(),
         );
         qp.set_pkey(DEFAULT_PKEY);
+        // Whoever wants a completion of each message waits for each.
+        let holds = p.user
+            && p.kind == QpKind::Rc
+            && !p.signal_all
+            && crate::module_parameters::hold.value() != 0;
+        let hold = p.sq.ring().filter(|_| holds).map(Hold::new);
         let host = Host {
             port: p.port.clone(),
             stats: p.port.stats.clone(),
@@ -348,9 +367,12 @@ impl QueuePair {
                     unsent: None,
                     buffer: KVec::new(),
                     waiting: Waiting::default(),
+                    one_by_one: false,
+                    asked: false,
                 }, "QueuePair::inner"),
                 sq_slots: p.sq_slots,
                 furnished: Atomic::new(0),
+                hold,
             }),
             GFP_KERNEL,
         )?;
@@ -403,6 +425,7 @@ impl QueuePair {
             if let Some(mut both) = locked {
                 let (inner, other) = both.get();
                 let now = now();
+                this.take_held(inner, now);
                 let ret = f(inner, now);
                 // What `f` did may have connected or parted them.
                 let linked = peer.user && near::are_linked(inner, other);
@@ -423,6 +446,7 @@ impl QueuePair {
             let mut guard = this.inner.lock();
             let inner = &mut *guard;
             let now = now();
+            this.take_held(inner, now);
             let ret = f(inner, now);
             let again = this.transmit(inner, now);
             (ret, again, this.end_visit(this, inner, again))
@@ -445,7 +469,25 @@ impl QueuePair {
             inner.host.stats.add(Stat::CqOverflows, u64::from(lost));
         }
         self.arm(this, inner, again);
+        if let Some(hold) = &self.hold {
+            if core::mem::take(&mut inner.asked) {
+                hold.ends();
+            }
+            // What came to wait since the visit began set the timer, perhaps before this visit did.
+            if hold.is_waiting() {
+                self.timer
+                    .arm_at_latest(this, softirq::now_ns().saturating_add(HOLD_NS));
+            }
+        }
         core::mem::take(&mut inner.host.pending)
+    }
+
+    /// Takes what a process posted and did not insist on.
+    fn take_held(&self, inner: &mut Inner, now: Instant) {
+        if self.hold.as_ref().is_some_and(Hold::take) {
+            // In a state that takes no sends they stay where they are, as nobody asks any more.
+            let _ = self.take_posted(inner, now);
+        }
     }
 
     /// Makes the calls to consumers, after the lock has been released.
@@ -523,17 +565,35 @@ impl QueuePair {
         }
         let mut now = now;
         let mut left = BUDGET;
+        let mut convoy = None;
         while left > 0 {
-            let burst = inner.qp.poll_transmit(now, left, &mut inner.host)?;
+            let mark = inner.qp.mark();
+            let Some(burst) = inner.qp.poll_transmit(now, left, &mut inner.host) else {
+                return inner.see_off(convoy);
+            };
             left = left.saturating_sub(burst.count);
+            if inner.board(&mut convoy, &burst, mark, left > 0) {
+                inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
+                continue;
+            }
+            if let Some(at) = inner.see_off(convoy.take()) {
+                if burst.is_request() {
+                    // It was taken back as well.
+                    return Some(at);
+                }
+            }
             match inner.send(&burst, 0, self.number) {
-                Ok(None) => inner.qp.sent(now, &burst, Ok(()), &mut inner.host),
+                Ok(None) => {
+                    inner.one_by_one = false;
+                    inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
+                }
                 Ok(Some(rest)) => return Some(inner.put_off(Unsent::new(burst), rest)),
                 Err(status) => inner.qp.sent(now, &burst, Err(status), &mut inner.host),
             }
             now = later(now, burst.count);
         }
-        Some(softirq::now_ns().saturating_add(YIELD_NS))
+        let yielded = softirq::now_ns().saturating_add(YIELD_NS);
+        inner.see_off(convoy).or(Some(yielded))
     }
 
     /// Arms the timer for the next thing that time brings.
@@ -547,7 +607,7 @@ impl QueuePair {
             at = earlier(at, Some(softirq::now_ns().saturating_add(FLUSH_POLL_NS)));
         }
         if let Some(unsent) = &inner.unsent {
-            at = earlier(at, Some(unsent.again_at()));
+            at = earlier(at, Some(unsent.again_at));
         }
         if inner.is_waiting() {
             at = earlier(at, Some(inner.waiting.look_at));
@@ -604,6 +664,17 @@ impl QueuePair {
     ///
     /// `EINVAL` in a state that takes no sends, `ENOMEM`.
     pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
+        if let Some(hold) = &this.hold {
+            let now = softirq::now_ns();
+            let fate = hold.rung(now);
+            if fate == Fate::WaitsFirst {
+                this.timer.arm_at_latest(this, now.saturating_add(HOLD_NS));
+            }
+            if fate != Fate::Leaves {
+                this.port.stats.count(Stat::TxHeld);
+                return Ok(());
+            }
+        }
         Self::furnish(this)?;
         // From another CPU packets could overtake those that are sent from this one.
         let _one_cpu = OneCpu::stay();
@@ -762,6 +833,8 @@ impl QueuePair {
             Resource::default,
         )?;
         Self::visit(this, |inner, now| {
+            // Whether posts are refused is to be told to who posts.
+            inner.asked = true;
             inner.qp.furnish_resources(&mut resources);
             inner
                 .qp
@@ -885,6 +958,7 @@ impl Inner {
         // CAST: A packet has less than 64 KiB.
         self.host
             .trace_rx(&parsed.headers, parsed.payload_len as u32);
+        self.asked |= parsed.is_request();
         if !self.is_in_partition(parsed) {
             self.host.refuse(Stat::RxBadPkey, parsed);
             return Verdict::Done;
@@ -922,7 +996,12 @@ impl Inner {
             }
         }
         unsent.rest = rest;
-        self.unsent.insert(unsent).again_at()
+        let wait = match rest.why {
+            Wait::Network => REFUSED_NS,
+            Wait::Pages => pages_wait(unsent.tries),
+        };
+        unsent.again_at = softirq::now_ns().saturating_add(wait);
+        self.unsent.insert(unsent).again_at
     }
 
     /// Tells whether something waits for memory. For the transport, time stands still then: what it
@@ -968,6 +1047,43 @@ impl Inner {
         let result = tx::send_burst(qp, host, &mut way, ip_id, burst, from);
         ah.remember(way.into_route());
         result
+    }
+
+    /// Lets a burst travel with others that come after it or before it, if it may; `more` tells
+    /// whether there may be some after it now. `mark` is from before it.
+    fn board(
+        &mut self,
+        convoy: &mut Option<Convoy>,
+        burst: &Burst,
+        mark: Mark,
+        more: bool,
+    ) -> bool {
+        let single = burst.count == 1 && burst.is_request();
+        if !single || self.one_by_one || self.qp.qp_type() != QpType::Rc {
+            return false;
+        }
+        if let Some(convoy) = convoy {
+            return convoy.add(&self.qp, &self.host, burst);
+        }
+        let Some(way) = self.way.as_mut().filter(|_| more && self.qp.has_more()) else {
+            return false;
+        };
+        *convoy = Convoy::begin(&self.qp, &self.host, way, self.ip_id, burst, mark);
+        convoy.is_some()
+    }
+
+    /// Sends a convoy, if there is one. If the network has no room for it, all that was polled since it
+    /// began is taken back; tells when to try again.
+    fn see_off(&mut self, convoy: Option<Convoy>) -> Option<u64> {
+        let convoy = convoy?;
+        let way = self.way.as_mut()?;
+        let mark = convoy.mark;
+        if convoy.send(&self.host, way, &mut self.ip_id) {
+            return None;
+        }
+        self.qp.retract(mark);
+        self.one_by_one = true;
+        Some(softirq::now_ns().saturating_add(REFUSED_NS))
     }
 
     /// Makes a packet wait for memory, behind those that wait already.
@@ -1024,6 +1140,9 @@ impl Inner {
     /// else is sent meanwhile, so that the order is kept.
     fn send_rest(&mut self, number: u32) -> Option<u64> {
         let unsent = self.take_unsent()?;
+        if unsent.rests() {
+            return Some(self.unsent.insert(unsent).again_at);
+        }
         let result = match self.send(&unsent.burst, unsent.rest.at, number) {
             Ok(Some(rest)) => {
                 // Pages come, or it is known in the end that there are none.
@@ -1064,6 +1183,9 @@ impl Inner {
 
 impl HasDeadline for QueuePair {
     fn expired(this: ArcBorrow<'_, Self>) {
+        if let Some(hold) = this.hold.as_ref().filter(|hold| hold.is_waiting()) {
+            hold.broke_off();
+        }
         Self::visit(this, |inner, now| {
             if inner.is_waiting() {
                 inner.take_in_waiting(now);

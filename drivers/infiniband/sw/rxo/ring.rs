@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// A ring.
+#[derive(Clone)]
 pub(crate) struct Ring {
     buffer: Arc<SharedBuffer>,
     log2_elem: u32,
@@ -109,6 +110,12 @@ impl Ring {
     /// Copies from an element; `out` must not be longer than one.
     pub(crate) fn read(&self, index: u32, out: &mut [u8]) -> Result<(), MemoryFault> {
         self.buffer.read(self.at(index, out.len())?, out)
+    }
+
+    /// Reads 32 aligned bits of an element; 0 if it has none there.
+    pub(crate) fn word(&self, index: u32, offset: usize) -> u32 {
+        self.at(index, offset.saturating_add(4))
+            .map_or(0, |at| self.buffer.load_acquire(at + offset))
     }
 
     /// Copies to an element; `data` must not be longer than one.

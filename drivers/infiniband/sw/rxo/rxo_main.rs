@@ -20,6 +20,7 @@ mod crc;
 mod detail;
 mod fast;
 mod history;
+mod hold;
 mod host;
 mod limits;
 mod mcast;
@@ -63,6 +64,10 @@ module! {
         loopback: u8 {
             default: 1,
             description: "Whether data between queue pairs of one host goes directly (1) or as packets (0)",
+        },
+        hold: u8 {
+            default: 1,
+            description: "Whether small messages of a stream that nobody waits for wait for others (1) or not (0)",
         },
     },
 }

@@ -20,6 +20,8 @@ pub(crate) enum Stat {
     LoopbackPackets,
     /// Times that packets of one size went through the network stack as one.
     TxTrains,
+    /// Doorbells that left a message for the next visit.
+    TxHeld,
     /// Packets that the network stack did not take.
     TxDropped,
     /// Times that the network stack had no room for a packet, which is then offered again.
@@ -93,6 +95,7 @@ pub(crate) const NAMES: [&str; COUNT] = {
         "tx_bytes",
         "loopback_packets",
         "tx_trains",
+        "tx_held",
         "tx_dropped",
         "tx_refused",
         "tx_no_route",

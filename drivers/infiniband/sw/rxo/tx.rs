@@ -17,6 +17,7 @@ use rxo_transport::{
     burst::PacketOut,
     Burst,
     KeyFault,
+    Mark,
     PlaceFault,
     Qp,
     Source,
@@ -226,6 +227,82 @@ pub(crate) fn gather(
     }
 }
 
+/// Messages of one packet each that travel as one, as long as there are more of them.
+pub(crate) struct Convoy {
+    train: TxTrain,
+    header: TxHeader,
+    /// The headers of the first.
+    first: Headers,
+    /// Where the requester stood before the first.
+    pub(crate) mark: Mark,
+}
+
+impl Convoy {
+    /// So many messages travel as one.
+    const MOST: usize = 16;
+
+    /// Begins one with the only packet of a burst. [`None`] if it can't travel with others; nothing
+    /// has happened then.
+    pub(crate) fn begin(
+        qp: &Qp<Host>,
+        host: &Host,
+        way: &mut Way,
+        ip_id: u16,
+        burst: &Burst,
+        mark: Mark,
+    ) -> Option<Self> {
+        let header = way.header(ip_id);
+        let route = way.route(&host.port).ok()?;
+        let size = burst.packet(0).wire_len();
+        let room = route.train_len().min(size.saturating_mul(Self::MOST));
+        if size.saturating_mul(2) > room {
+            return None;
+        }
+        let mut this = Self {
+            train: TxTrain::alloc(route.family(), route.link_room(), size, room).ok()?,
+            header,
+            first: header.emit(size)?,
+            mark,
+        };
+        this.add(qp, host, burst).then_some(this)
+    }
+
+    /// Adds the only packet of a burst. False if it has to go another way; nothing has happened
+    /// then.
+    pub(crate) fn add(&mut self, qp: &Qp<Host>, host: &Host, burst: &Burst) -> bool {
+        let packet = burst.packet(0);
+        let len = packet.wire_len();
+        let below = self.first.of_segment(self.train.count(), len);
+        let load = Load {
+            qp,
+            host,
+            burst,
+            header: self.header,
+        };
+        matches!(
+            self.train.add(len, |out| load.write(&packet, &below, out)),
+            Some(Ok(()))
+        )
+    }
+
+    /// Sends it. False if the network's queue is full: then none of it was sent.
+    pub(crate) fn send(self, host: &Host, way: &mut Way, ip_id: &mut u16) -> bool {
+        // CAST: both are small, and the number wraps around.
+        let (count, total) = (self.train.count() as u32, self.train.payload_len());
+        *ip_id = ip_id.wrapping_add(count as u16);
+        let Ok(route) = way.route(&host.port) else {
+            host.stats.add(Stat::TxNoRoute, u64::from(count));
+            return true;
+        };
+        let headers = self.header.emit(total).ok_or(EMSGSIZE);
+        let finished = headers.and_then(|headers| self.train.finish(route, &headers));
+        if count > 1 {
+            host.stats.count(Stat::TxTrains);
+        }
+        matches!(hand_over(&host.stats, finished, count, total), Handed::Over)
+    }
+}
+
 /// What became of packets.
 enum Handed {
     /// The network has them, or they are lost.
@@ -304,7 +381,7 @@ impl Load<'_> {
         let below = self.header.emit(total).ok_or(WcStatus::LocQpOpErr)?;
         self.write(&packet, &below, out)?;
         let finished = skb.finish(route, &below);
-        Ok((self.hand_over(finished, 1, total), 1))
+        Ok((hand_over(self.stats(), finished, 1, total), 1))
     }
 
     /// Sends as one what fits in a train of `room` bytes: packets from `at` on of `size` bytes, and
@@ -347,24 +424,23 @@ impl Load<'_> {
         if made > 1 {
             self.stats().count(Stat::TxTrains);
         }
-        Ok((self.hand_over(finished, made, total), made))
+        Ok((hand_over(self.stats(), finished, made, total), made))
     }
+}
 
-    /// Gives packets to the network: `count`, of `bytes` bytes of UDP payload.
-    fn hand_over(&self, packet: Result<TxPacket>, count: u32, bytes: usize) -> Handed {
-        let stats = self.stats();
-        let count = u64::from(count);
-        match packet.map(TxPacket::send) {
-            Ok(TxResult::Sent | TxResult::Congested) => {
-                stats.add(Stat::TxPackets, count);
-                stats.add(Stat::TxBytes, bytes as u64);
-            }
-            Ok(TxResult::Dropped) => {
-                stats.add(Stat::TxRefused, count);
-                return Handed::Back;
-            }
-            Ok(TxResult::Error(_)) | Err(_) => stats.add(Stat::TxDropped, count),
+/// Gives packets to the network: `count`, of `bytes` bytes of UDP payload.
+fn hand_over(stats: &Stats, packet: Result<TxPacket>, count: u32, bytes: usize) -> Handed {
+    let count = u64::from(count);
+    match packet.map(TxPacket::send) {
+        Ok(TxResult::Sent | TxResult::Congested) => {
+            stats.add(Stat::TxPackets, count);
+            stats.add(Stat::TxBytes, bytes as u64);
         }
-        Handed::Over
+        Ok(TxResult::Dropped) => {
+            stats.add(Stat::TxRefused, count);
+            return Handed::Back;
+        }
+        Ok(TxResult::Error(_)) | Err(_) => stats.add(Stat::TxDropped, count),
     }
+    Handed::Over
 }

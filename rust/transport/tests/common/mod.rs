@@ -596,6 +596,8 @@ pub struct Weather {
     pub loss: u32,
     pub duplicate: u32,
     pub reorder: u32,
+    /// How often the network takes nothing of what is to be sent, and gets all of it anew.
+    pub refuse: u32,
     /// Nanoseconds.
     pub delay: u64,
     pub jitter: u64,
@@ -623,6 +625,12 @@ impl Events {
         self.reordered += e.reordered;
         self.timers += e.timers;
     }
+}
+
+/// Whether these are requests of a reliable service, nothing else.
+fn can_be_retracted(packets: &[Vec<u8>]) -> bool {
+    let request = |bytes: &Vec<u8>| matches!(bytes[0], 0x00..=0x0c | 0x13..=0x1f);
+    !packets.is_empty() && packets.iter().all(request)
 }
 
 /// A hook that sees each packet sent: side, running number on that side, bytes. False: it is lost.
@@ -682,7 +690,14 @@ impl Pair {
     /// Sends what both sides have to send.
     pub fn transmit(&mut self) {
         for side in 0..2 {
-            for bytes in self.nodes[side].transmit(self.now, self.budget) {
+            let node = &mut self.nodes[side];
+            let mark = node.qp.mark();
+            let mut packets = node.transmit(self.now, self.budget);
+            while can_be_retracted(&packets) && self.rng.permille(self.weather.refuse) {
+                node.qp.retract(mark);
+                packets = node.transmit(self.now, self.budget);
+            }
+            for bytes in packets {
                 self.launch(side, bytes);
             }
         }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which messages wait a moment for others.
+//!
+//! A process that streams small messages and posts them one by one pays for each a visit to the
+//! queue pair and a walk through the network stack. So a message of such a stream that nobody is
+//! known to wait for is left in the ring: the next visit, whatever it is for, takes it along, and
+//! some travel as one. If none comes within [`HOLD_NS`], the timer's does.
+//!
+//! Nobody waits for a message if its sender wants no completion and its receiver no event, and
+//! the receiver hasn't sent anything itself since the stream began: who answers is waited for.
+//! That may be wrong. If a stream broke off while messages waited, the next has to go on for longer
+//! before it counts as one, so what it costs in the end is little.
+//!
+//! What is read here a process wrote and may change at will. It decides about nothing but when its
+//! own messages leave.
+
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed, //
+};
+use rdma::send_flags;
+
+use crate::{
+    abi::send as at,
+    ring::Ring, //
+};
+
+/// So long a message waits at most, in nanoseconds; none does that comes so long after another.
+pub(crate) const HOLD_NS: u64 = 300_000;
+/// So many messages one after the other are a stream,
+const STREAM: u32 = 16;
+/// and so many after streams often broke off.
+const LONG_STREAM: u32 = 1 << 14;
+/// So many doorbells in a row leave what was posted, but for the last.
+const MOST: u32 = 16;
+/// A longer message has a burst of its own, or nearly so.
+const SMALL: u32 = 1024;
+/// Who is waited for: the sender for a completion, the receiver by an event.
+const AWAITED: u32 = send_flags::SIGNALED | send_flags::SOLICITED;
+
+/// What becomes of a message that a doorbell was rung for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It leaves now.
+    Leaves,
+    /// It waits, and is the first to.
+    WaitsFirst,
+    /// It waits with others.
+    Waits,
+}
+
+/// What is known of the posts of a process to a send queue.
+///
+/// Doorbells of one queue pair may be rung by several threads at once; a count that is off by one
+/// then does no harm.
+pub(crate) struct Hold {
+    ring: Ring,
+    /// Doorbells whose messages wait.
+    waiting: Atomic<u32>,
+    /// The producer's index at the last doorbell.
+    index: Atomic<u32>,
+    /// When that was.
+    rung_at: Atomic<u64>,
+    /// Messages since the stream began.
+    stream: Atomic<u32>,
+    /// How many it takes.
+    needed: Atomic<u32>,
+}
+
+impl Hold {
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self {
+            ring,
+            waiting: Atomic::new(0),
+            index: Atomic::new(0),
+            rung_at: Atomic::new(0),
+            stream: Atomic::new(0),
+            needed: Atomic::new(STREAM),
+        }
+    }
+
+    /// A doorbell was rung. If what was posted waits, it is counted among what does.
+    pub(crate) fn rung(&self, now: u64) -> Fate {
+        let newest = self.index.load(Relaxed);
+        let producer = self.ring.producer();
+        let since = now.wrapping_sub(self.rung_at.load(Relaxed));
+        self.index.store(producer, Relaxed);
+        self.rung_at.store(now, Relaxed);
+        let (stream, needed) = (self.stream.load(Relaxed), self.needed.load(Relaxed));
+        if stream < needed {
+            self.stream.store(stream.wrapping_add(1), Relaxed);
+            return Fate::Leaves;
+        }
+        // Several at once are together already, and one after a while is not like those before.
+        if self.ring.next(newest) != producer || since > HOLD_NS {
+            return Fate::Leaves;
+        }
+        let awaited = self.ring.word(newest, at::FLAGS) & AWAITED != 0;
+        if awaited || self.ring.word(newest, at::LENGTH) > SMALL {
+            return Fate::Leaves;
+        }
+        // Visible to who looks after it has set the timer, see `is_waiting`.
+        match self.waiting.fetch_add(1, Full) {
+            0 => Fate::WaitsFirst,
+            n if n < MOST - 1 => Fate::Waits,
+            _ => {
+                let less = needed.saturating_sub(1).max(STREAM);
+                self.needed.store(less, Relaxed);
+                Fate::Leaves
+            }
+        }
+    }
+
+    /// The time is up for what waits.
+    pub(crate) fn broke_off(&self) {
+        let more = self.needed.load(Relaxed).saturating_mul(4);
+        self.needed.store(more.min(LONG_STREAM), Relaxed);
+        self.ends();
+    }
+
+    /// The stream ends, if there was one: the peer sent something, or all is different now.
+    pub(crate) fn ends(&self) {
+        self.stream.store(0, Relaxed);
+    }
+
+    /// Tells whether there is something that waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Relaxed) != 0
+    }
+
+    /// Tells whether there was something that waits, which is going to be taken now.
+    pub(crate) fn take(&self) -> bool {
+        self.is_waiting() && self.waiting.xchg(0, Full) != 0
+    }
+}

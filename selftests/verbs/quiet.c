@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Messages that nobody is known to wait for: small ones, posted one by one,
+ * without a completion. A device may let them wait for each other, but not for
+ * long, nor lose them, nor change their order, whatever happens to the queue
+ * pair meanwhile.
+ */
+#define _GNU_SOURCE
+#include "rig.h"
+
+#define COUNT 200
+#define SLOT 2048
+
+static struct opts options(void)
+{
+	struct opts o = opts_default();
+
+	o.depth = 2 * COUNT;
+	o.buf = COUNT * SLOT;
+	return o;
+}
+
+/* Small as a rule, equal ones in a row, and a long one now and then. */
+static uint32_t len_of(int i)
+{
+	return i % 50 == 49 ? SLOT : i % 9 ? 8 : 8 + i % 5 * 12;
+}
+
+static int post_quietly(struct ep *from, int i, unsigned int flags)
+{
+	struct wr w = { .id = i, .op = IBV_WR_SEND, .flags = flags,
+			.off = i * SLOT, .len = len_of(i) };
+
+	fill(from->buf + w.off, w.len, i);
+	return post(from, &w);
+}
+
+static int post_receives(struct ep *to, int first, int n)
+{
+	int i;
+
+	for (i = first; i < first + n; i++)
+		check_ok(post_recv(to, i, i * SLOT, SLOT));
+	return 0;
+}
+
+static int arrived(struct ep *to, int i)
+{
+	struct ibv_wc wc;
+
+	run_ok(expect_wc(to->rcq, i, IBV_WC_SUCCESS, 3000, &wc));
+	check(wc.byte_len == len_of(i));
+	check(check_fill(to->buf + i * SLOT, wc.byte_len, i) < 0);
+	return 0;
+}
+
+/* They come though none of them is waited for and no more are posted. */
+static int quiet_stream(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i, round;
+
+	run_ok(pair_up(&p, &o));
+	for (round = 0; round < 8; round++) {
+		/* A stream breaks off at any length. */
+		int n = round < 4 ? COUNT : 17 + rand() % (COUNT - 17);
+
+		run_ok(post_receives(&p.b, 0, n));
+		for (i = 0; i < n; i++)
+			check_ok(post_quietly(&p.a, i, 0));
+		for (i = 0; i < n; i++)
+			run_ok(arrived(&p.b, i));
+	}
+	check_ok(post_receives(&p.b, 0, 1));
+	check_ok(post_quietly(&p.a, 0, IBV_SEND_SIGNALED));
+	run_ok(expect_wc(p.a.scq, 0, IBV_WC_SUCCESS, 3000, NULL));
+	return pair_down(&p);
+}
+
+/* Both send, and each takes what the other sends for an answer. */
+static int quiet_answers(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i;
+
+	run_ok(pair_up(&p, &o));
+	run_ok(post_receives(&p.a, 0, COUNT));
+	run_ok(post_receives(&p.b, 0, COUNT));
+	for (i = 0; i < COUNT; i++) {
+		check_ok(post_quietly(&p.a, i, 0));
+		if (i % 40 > 20)
+			check_ok(post_quietly(&p.b, i, 0));
+	}
+	for (i = 0; i < COUNT; i++) {
+		run_ok(arrived(&p.b, i));
+		if (i % 40 > 20) {
+			struct ibv_wc wc;
+
+			check(get_wc(p.a.rcq, &wc, 3000) == 1);
+			check(wc.status == IBV_WC_SUCCESS);
+			check(wc.byte_len == len_of(i));
+		}
+	}
+	return pair_down(&p);
+}
+
+/* One that is waited for takes all before it along. */
+static int quiet_until_awaited(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i, k;
+
+	run_ok(pair_up(&p, &o));
+	for (k = 0; k < 5; k++) {
+		run_ok(post_receives(&p.b, 0, COUNT));
+		for (i = 0; i < COUNT; i++)
+			check_ok(post_quietly(&p.a, i, i % 23 == 22 ?
+					      IBV_SEND_SIGNALED : 0));
+		for (i = 22; i < COUNT; i += 23)
+			run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 3000,
+					 NULL));
+		for (i = 0; i < COUNT; i++)
+			run_ok(arrived(&p.b, i));
+	}
+	run_ok(expect_no_wc(p.a.scq, 0));
+	return pair_down(&p);
+}
+
+/* Each one ends: it arrived, or its work request is flushed. */
+static int quiet_then_error(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i, n, round;
+
+	for (round = 0; round < 6; round++) {
+		int flushed = 0, next = -1, done;
+		struct ibv_wc wc;
+
+		run_ok(pair_up(&p, &o));
+		run_ok(post_receives(&p.b, 0, COUNT));
+		n = COUNT - round * 7;
+		for (i = 0; i < n; i++)
+			check_ok(post_quietly(&p.a, i, 0));
+		check_ok(ep_state(&p.a, IBV_QPS_ERR));
+		while (get_wc(p.a.scq, &wc, 100) == 1) {
+			check(wc.status == IBV_WC_WR_FLUSH_ERR);
+			check(next < 0 || wc.wr_id == (uint64_t)next);
+			next = wc.wr_id + 1;
+			flushed++;
+		}
+		check(!flushed || next == n);
+		for (done = 0; get_wc(p.b.rcq, &wc, 100) == 1; done++)
+			check(wc.status == IBV_WC_SUCCESS &&
+			      wc.wr_id == (uint64_t)done);
+		if (done + flushed < n)
+			fail("%d arrived, %d flushed, of %d", done, flushed, n);
+		run_ok(pair_down(&p));
+	}
+	return 0;
+}
+
+/* Who posts where it is not allowed is told so at once. */
+static int quiet_then_reset(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i;
+
+	run_ok(pair_up(&p, &o));
+	run_ok(post_receives(&p.b, 0, COUNT));
+	for (i = 0; i < COUNT / 2; i++)
+		check_ok(post_quietly(&p.a, i, 0));
+	check_ok(ep_state(&p.a, IBV_QPS_RESET));
+	check(post_quietly(&p.a, i, 0) == EINVAL);
+	return pair_down(&p);
+}
+
+/* They are not waited for by who destroys the queue pair either. */
+static int quiet_then_destroy(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i, round;
+
+	for (round = 0; round < 20; round++) {
+		run_ok(pair_up(&p, &o));
+		run_ok(post_receives(&p.b, 0, COUNT));
+		for (i = 0; i < 20 + round; i++)
+			check_ok(post_quietly(&p.a, i, 0));
+		run_ok(pair_down(&p));
+	}
+	return 0;
+}
+
+static const struct testcase cases[] = {
+	{ "quiet_stream", quiet_stream },
+	{ "quiet_answers", quiet_answers },
+	{ "quiet_until_awaited", quiet_until_awaited },
+	{ "quiet_then_error", quiet_then_error, 60 },
+	{ "quiet_then_reset", quiet_then_reset },
+	{ "quiet_then_destroy", quiet_then_destroy, 60 },
+};
+
+int main(int argc, char **argv)
+{
+	return rig_main(argc, argv, cases, ARRAY_SIZE(cases));
+}
