@@ -407,35 +407,29 @@ void rust_helper_udp_tap_free(void *priv)
 
 /* ---- receiving ---------------------------------------------------------- */
 
-/* Whether there is a complete Ethernet header. */
-bool rust_helper_rx_skb_has_eth(const struct sk_buff *skb)
-{
-	return skb->dev->type == ARPHRD_ETHER && skb_mac_header_was_set(skb) &&
-	       skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
-}
-
-/* The size of the packets of a train; 0 if it is a single one. */
-unsigned int rust_helper_rx_skb_segment(const struct sk_buff *skb)
-{
-	return skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : 0;
-}
-
 /*
  * Takes a packet over from UDP, with the data at the UDP header. Afterwards
  * they begin at its payload, and the packet has no ties to what is valid for
  * the RCU read-side critical section only. Returns the length of the payload.
+ *
+ * @segment: the size of the packets of a train; 0 if it is a single one.
+ * @eth: whether there is a complete Ethernet header.
  */
-unsigned int rust_helper_rx_skb_take(struct sk_buff *skb)
+unsigned int rust_helper_rx_skb_take(struct sk_buff *skb, unsigned int *segment,
+				     bool *eth)
 {
 	unsigned int len = udp_get_len_short(udp_hdr(skb));
 
+	*segment = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : 0;
+	*eth = skb->dev->type == ARPHRD_ETHER && skb_mac_header_was_set(skb) &&
+	       skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
 	/* What UDP made of a GSO packet is still on a list. */
 	skb_mark_not_on_list(skb);
 	skb_orphan(skb);
 	skb_dst_drop(skb);
 	skb->dev = NULL;
 	/* Zero stands for a length that sixteen bits can't express. */
-	if (!len || skb_is_gso(skb))
+	if (!len || *segment)
 		len = skb->len;
 	__skb_pull(skb, sizeof(struct udphdr));
 	len -= min_t(unsigned int, len, sizeof(struct udphdr));

@@ -49,14 +49,18 @@ use crate::{
 /// - Its transport header is the UDP header, which ends where the data begin.
 /// - Its network header is a complete IP header, of the version that its first bits say, in the
 ///   linear part before the UDP header.
+/// - `family` is that version.
 /// - If `eth`, then its MAC header is a complete Ethernet header in the linear part.
+/// - If `settled`, others do not write to its data any more.
 pub struct RxBuf {
     skb: NonNull<bindings::sk_buff>,
     len: u32,
     /// The size of each packet of a train but the last, or `len` if it is a single one.
     segment: u32,
     ifindex: u32,
+    family: Family,
     eth: bool,
+    settled: bool,
 }
 
 // SAFETY: Socket buffers belong to no thread.
@@ -132,12 +136,7 @@ impl RxBuf {
     /// Context: any.
     #[inline]
     pub fn family(&self) -> Family {
-        // SAFETY: By the type invariants there is an IP header.
-        if unsafe { *bindings::skb_network_header(self.skb.as_ptr()) } >> 4 == 4 {
-            Family::V4
-        } else {
-            Family::V6
-        }
+        self.family
     }
 
     /// Returns the IP header without options or extensions: 20 bytes for IPv4, 40 for IPv6.
@@ -324,10 +323,15 @@ impl RxBuf {
     ///
     /// - `ENOMEM`.
     pub fn settle(&mut self) -> Result {
-        // SAFETY: By the type invariants it is a socket buffer. References to the data have ended,
-        // as `self` is borrowed mutably. The type invariants hold afterwards: what is before the
-        // data is copied with them.
-        to_result(unsafe { bindings::rx_skb_settle(self.skb.as_ptr()) })
+        if !self.settled {
+            // SAFETY: By the type invariants it is a socket buffer. References to the data have
+            // ended, as `self` is borrowed mutably. The type invariants hold afterwards: what is
+            // before the data is copied with them.
+            to_result(unsafe { bindings::rx_skb_settle(self.skb.as_ptr()) })?;
+            // INVARIANT: The function has seen to it.
+            self.settled = true;
+        }
+        Ok(())
     }
 
     /// Returns a range of the payload if there is such a range, it lies in one piece of memory, and
@@ -400,7 +404,9 @@ impl RxBuf {
             len: self.len,
             segment: self.segment,
             ifindex: self.ifindex,
+            family: self.family,
             eth: self.eth,
+            settled: self.settled,
         })
     }
 
@@ -516,13 +522,12 @@ impl RxSkb<'_> {
         // SAFETY: By the safety requirements its device is set, and stays there under the RCU
         // read lock.
         let dev = unsafe { NetDevice::from_raw(bindings::skb_dev(skb)) };
-        // SAFETY: As above. This has to come before the device is reset.
-        let eth = unsafe { bindings::rx_skb_has_eth(skb) };
-        // SAFETY: As above.
-        let segment = unsafe { bindings::rx_skb_segment(skb) };
+        // SAFETY: As above, there is an IP header.
+        let version = unsafe { *bindings::skb_network_header(skb) } >> 4;
+        let (mut segment, mut eth) = (0, false);
         // SAFETY: By the safety requirements it is a packet with the data at its UDP header, in
         // the linear part.
-        let len = unsafe { bindings::rx_skb_take(skb) };
+        let len = unsafe { bindings::rx_skb_take(skb, &mut segment, &mut eth) };
 
         // INVARIANT: IP has checked its header, and keeps it in the linear part. The rest was just
         // established.
@@ -533,7 +538,9 @@ impl RxSkb<'_> {
                 len,
                 segment: if segment == 0 { len } else { segment.min(len) },
                 ifindex: dev.ifindex(),
+                family: if version == 4 { Family::V4 } else { Family::V6 },
                 eth,
+                settled: false,
             },
             dev,
             _not_send: NotThreadSafe,

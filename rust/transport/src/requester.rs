@@ -414,14 +414,23 @@ impl<E: Env> Qp<E> {
 
     fn next_requests(&mut self, now: Instant, budget: u32, env: &mut E) -> Result<Burst, Idle> {
         loop {
-            match self.next_step(now) {
-                Ok((index, entry)) => {
-                    self.sq.cur = index;
-                    if entry.progress == Progress::Begun {
-                        return Ok(self.send(now, budget, index, &entry, env));
-                    }
-                    self.begin(index, &entry, env);
+            let begun = self.next_step(now).and_then(|(index, progress)| {
+                self.sq.cur = index;
+                if progress == Progress::Posted {
+                    self.begin(index, env);
                 }
+                let entry = self.sq.get(index).ok_or(Idle::NoWork)?;
+                let sends = entry.progress == Progress::Begun;
+                // What was begun before may be sent: that was the step.
+                if sends && progress == Progress::Posted {
+                    self.may_send(entry)?;
+                }
+                Ok(sends.then_some((index, *entry)))
+            });
+            match begun {
+                Ok(Some((index, entry))) => return Ok(self.send(now, budget, index, &entry, env)),
+                // It was carried out here.
+                Ok(None) => (),
                 Err(Wait { why, probe }) => {
                     if let Some(at) = probe {
                         self.req.probe = Probe::At(at);
@@ -432,8 +441,9 @@ impl<E: Env> Qp<E> {
         }
     }
 
-    /// The work request that is to be begun or sent from now, and its index; or what stands in the way. Changes nothing.
-    fn next_step(&self, now: Instant) -> Result<(u32, SendSlot), Wait> {
+    /// The work request that is to be begun or sent from now: its index, and which of the two; or what stands in the way.
+    /// Changes nothing.
+    fn next_step(&self, now: Instant) -> Result<(u32, Progress), Wait> {
         if !self.state.permits().send {
             return Err(Idle::State.into());
         }
@@ -445,17 +455,17 @@ impl<E: Env> Qp<E> {
             if index == self.sq.head {
                 return Err(self.nothing_to_send().into());
             }
-            let entry = *self.sq.get(index).ok_or(Idle::NoWork)?;
+            let entry = self.sq.get(index).ok_or(Idle::NoWork)?;
             match entry.progress {
                 Progress::Free | Progress::Done => index = index.wrapping_add(1),
                 Progress::Failed(_) => return Err(Idle::Failed.into()),
                 Progress::Posted => {
-                    self.may_begin(now, &entry)?;
-                    return Ok((index, entry));
+                    self.may_begin(now, entry)?;
+                    return Ok((index, Progress::Posted));
                 }
                 Progress::Begun => {
-                    self.may_send(&entry)?;
-                    return Ok((index, entry));
+                    self.may_send(entry)?;
+                    return Ok((index, Progress::Begun));
                 }
             }
         }
@@ -556,7 +566,10 @@ impl<E: Env> Qp<E> {
     }
 
     /// Begins a work request that may be: gives it its PSNs, or carries it out if it is local.
-    fn begin(&mut self, index: u32, entry: &SendSlot, env: &mut E) {
+    fn begin(&mut self, index: u32, env: &mut E) {
+        let Some(entry) = self.sq.get(index) else {
+            return;
+        };
         let op = entry.wqe.op;
         if op == SendOp::Local {
             let result = env.local_op(self.sq.slot_of(index));

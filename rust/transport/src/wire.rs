@@ -294,21 +294,14 @@ impl Reader<'_> {
     }
 }
 
-/// Puts big-endian fields into a buffer that is long enough for any header.
-struct Writer {
-    buf: [u8; MAX_HEADER_LEN],
-    len: usize,
-}
+/// Puts big-endian fields into a buffer, one after the other; what has no room is left out.
+struct Writer<'a>(&'a mut [u8]);
 
-impl Writer {
+impl Writer<'_> {
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        if let Some(to) = self
-            .buf
-            .get_mut(self.len..)
-            .and_then(|b| b.first_chunk_mut())
-        {
+        if let Some((to, rest)) = core::mem::take(&mut self.0).split_first_chunk_mut() {
             *to = bytes;
-            self.len = self.len.saturating_add(N);
+            self.0 = rest;
         }
     }
 }
@@ -458,15 +451,16 @@ impl Headers {
     ///
     /// Writes nothing, and returns 0, if `out` is too short; [`MAX_HEADER_LEN`] bytes suffice.
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        let mut w = Writer {
-            buf: [0; MAX_HEADER_LEN],
-            len: 0,
-        };
         let headers = self
             .bth
             .opcode
             .info()
             .map_or(HeaderSet::NONE, |i| i.headers);
+        let len = headers.wire_len();
+        let Some(out) = out.get_mut(..len) else {
+            return 0;
+        };
+        let mut w = Writer(out);
         let has = |h: HeaderSet| headers.has(h);
         w.put(self.bth.emit());
         if has(HeaderSet::DETH) {
@@ -505,12 +499,6 @@ impl Headers {
         if has(HeaderSet::IETH) {
             w.put(self.ieth.unwrap_or_default().0.to_be_bytes());
         }
-        match (out.get_mut(..w.len), w.buf.get(..w.len)) {
-            (Some(to), Some(from)) => {
-                to.copy_from_slice(from);
-                w.len
-            }
-            _ => 0,
-        }
+        len
     }
 }

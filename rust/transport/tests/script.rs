@@ -326,16 +326,16 @@ fn retracted_requests_before_a_failed_one_are_made_again() {
     s.unlimited();
     s.post(1, SendOp::Write, 1);
     s.post(2, SendOp::Write, 2);
-    let w = wqe(3, SendOp::Write, 3, BASE + 0x8000, RKEY);
-    s.n.post(s.now, 0, w).unwrap();
-    let mark = s.n.qp.mark();
-    assert_eq!(s.seen(), [(0x0a, 101), (0x0a, 102)]);
+    s.post(3, SendOp::Write, 3);
+    let (now, mark) = (s.now, s.n.qp.mark());
+    for result in [Ok(()), Ok(()), Err(LocProtErr)] {
+        let b = s.n.qp.poll_transmit(now, 8, &mut s.n.host).unwrap();
+        s.n.qp.sent(now, &b, result, &mut s.n.host);
+    }
     s.n.qp.retract(mark);
     assert_eq!(s.seen(), [(0x0a, 101), (0x0a, 102)]);
     s.rx(ack(102, 0x1f, 3));
-    let done = s.done();
-    assert_eq!(done[..2], [(1, Success), (2, Success)]);
-    assert_eq!(done[2].0, 3);
+    assert_eq!(s.done(), [(1, Success), (2, Success), (3, LocProtErr)]);
     assert_eq!(s.state(), QpState::Err);
 }
 

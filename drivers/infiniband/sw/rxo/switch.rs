@@ -146,12 +146,16 @@ impl Switch {
     fn parse(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
         let (from, len) = buf.segment(index);
         let len = len.checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
-        let mut head = [0; MAX_HEADER_LEN];
-        let head = head
-            .get_mut(..len.min(MAX_HEADER_LEN))
-            .ok_or(Stat::RxMalformed)?;
-        buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
-        let parsed = Headers::parse(head, len).map_err(|_: Malformed| Stat::RxMalformed)?;
+        let at_most = len.min(MAX_HEADER_LEN);
+        let parsed = if let Some(head) = buf.piece(from, at_most) {
+            Headers::parse(head, len)
+        } else {
+            let mut head = [0; MAX_HEADER_LEN];
+            let head = head.get_mut(..at_most).ok_or(Stat::RxMalformed)?;
+            buf.copy_to(from, head).map_err(|_| Stat::RxMalformed)?;
+            Headers::parse(head, len)
+        }
+        .map_err(|_: Malformed| Stat::RxMalformed)?;
         Ok((parsed, from.saturating_add(parsed.header_len)))
     }
 
