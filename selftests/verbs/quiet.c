@@ -78,6 +78,41 @@ static int quiet_stream(void)
 	return pair_down(&p);
 }
 
+/* Several in one system call. */
+static int quiet_lists(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i, k, n;
+
+	run_ok(pair_up(&p, &o));
+	for (n = 1; n <= 40; n += 13) {
+		struct ibv_send_wr wr[40] = { }, *bad;
+		struct ibv_sge sge[40];
+
+		run_ok(post_receives(&p.b, 0, COUNT));
+		for (i = 0; i < COUNT; i += n) {
+			for (k = 0; k < n && i + k < COUNT; k++) {
+				sge[k].addr = (uintptr_t)p.a.buf +
+					      (i + k) * SLOT;
+				sge[k].length = len_of(i + k);
+				sge[k].lkey = p.a.mr->lkey;
+				fill(p.a.buf + (i + k) * SLOT, len_of(i + k),
+				     i + k);
+				wr[k].opcode = IBV_WR_SEND;
+				wr[k].sg_list = &sge[k];
+				wr[k].num_sge = 1;
+				wr[k].next = &wr[k + 1];
+			}
+			wr[k - 1].next = NULL;
+			check_ok(ibv_post_send(p.a.qp, wr, &bad));
+		}
+		for (i = 0; i < COUNT; i++)
+			run_ok(arrived(&p.b, i));
+	}
+	return pair_down(&p);
+}
+
 /* Both send, and each takes what the other sends for an answer. */
 static int quiet_answers(void)
 {
@@ -198,6 +233,7 @@ static int quiet_then_destroy(void)
 
 static const struct testcase cases[] = {
 	{ "quiet_stream", quiet_stream },
+	{ "quiet_lists", quiet_lists },
 	{ "quiet_answers", quiet_answers },
 	{ "quiet_until_awaited", quiet_until_awaited },
 	{ "quiet_then_error", quiet_then_error, 60 },
