@@ -20,7 +20,8 @@ pub struct At {
     pub qpn: u32,
 }
 
-/// Defines functions that take a queue pair, numbers, and after a semicolon texts.
+/// Defines functions that take a queue pair, numbers, and after a semicolon texts; and for each one
+/// that tells whether it is on.
 macro_rules! tracepoints {
     ($(
         $(#[$doc:meta])*
@@ -43,20 +44,28 @@ macro_rules! tracepoints {
                 }
             }
             $(
+                #[doc = concat!("Tells whether [`", stringify!($name), "`] does something.")]
+                #[inline(always)]
+                pub fn [<$name _is_on>]() -> bool {
+                    #[cfg(CONFIG_TRACEPOINTS)]
+                    // SAFETY: It is always fine to look at the key of a tracepoint.
+                    return unsafe {
+                        kernel::jump_label::static_branch_unlikely!(
+                            points::[<__tracepoint_rxo_ $name>],
+                            kernel::bindings::tracepoint,
+                            key
+                        )
+                    };
+                    #[cfg(not(CONFIG_TRACEPOINTS))]
+                    false
+                }
+
                 $(#[$doc])*
                 #[inline(always)]
                 pub fn $name(at: At, $($number: u32,)* $($text: &str,)*) {
                     #[cfg(CONFIG_TRACEPOINTS)]
                     {
-                        // SAFETY: It is always fine to look at the key of a tracepoint.
-                        let on = unsafe {
-                            kernel::jump_label::static_branch_unlikely!(
-                                points::[<__tracepoint_rxo_ $name>],
-                                kernel::bindings::tracepoint,
-                                key
-                            )
-                        };
-                        if on {
+                        if [<$name _is_on>]() {
                             // CAST: Texts are short words.
                             //
                             // SAFETY: It takes numbers, and texts with their lengths, which it

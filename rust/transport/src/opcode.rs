@@ -301,6 +301,12 @@ impl Opcode {
     pub fn info(self) -> Option<&'static Info> {
         TABLE.get(usize::from(ROWS[usize::from(self.0)]))
     }
+
+    /// Whether it is that of the middle of a message.
+    pub fn is_middle(self) -> bool {
+        self.info()
+            .is_some_and(|info| info.position == Position::Middle)
+    }
 }
 
 #[cfg(any(test, rxo_kunit))]

@@ -16,7 +16,6 @@ use crate::env::{
 };
 use crate::opcode::{
     Op,
-    Position,
     Role, //
 };
 use crate::qp::Qp;
@@ -32,10 +31,7 @@ impl Burst {
     /// Packets `i` and following that are the middle of a message, as one with the payload of all and the AckReq bit of any;
     /// and how many they are. `None` unless they are two at least.
     pub fn run(&self, i: u32) -> Option<(PacketOut, u32)> {
-        let is_middle = |p: &PacketOut| {
-            let info = p.headers.bth.opcode.info();
-            info.is_some_and(|info| info.position == Position::Middle)
-        };
+        let is_middle = |p: &PacketOut| p.headers.bth.opcode.is_middle();
         let last = self.packet(self.count.saturating_sub(1));
         // Only the last packet of a message is none of its middle, once the first is behind.
         let end = self.count.saturating_sub(u32::from(!is_middle(&last)));

@@ -307,7 +307,12 @@ impl Writer<'_> {
 }
 
 impl Bth {
-    fn parse(b: [u8; BTH_LEN]) -> Result<Self, Malformed> {
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed::Version`].
+    pub fn parse(b: [u8; BTH_LEN]) -> Result<Self, Malformed> {
         let [opcode, flags, pkey0, pkey1, ecn, q0, q1, q2, ack, p0, p1, p2] = b;
         if flags & 0x0f != 0 {
             return Err(Malformed::Version);
@@ -324,6 +329,19 @@ impl Bth {
             ack_req: ack & ACK_REQ != 0,
             psn: Psn::new(u32::from_be_bytes([0, p0, p1, p2])),
         })
+    }
+
+    /// Whether `next` is that of the packet `i` packets after this one in the middle of the same message: nothing else may
+    /// be different but what routers and the requester say in passing, congestion and whether to acknowledge.
+    pub fn is_followed_by(&self, next: &Self, i: u32) -> bool {
+        let expected = Self {
+            psn: self.psn.add(i),
+            ack_req: next.ack_req,
+            fecn: next.fecn,
+            becn: next.becn,
+            ..*self
+        };
+        *next == expected && self.opcode.is_middle()
     }
 
     fn emit(&self) -> [u8; BTH_LEN] {

@@ -5,6 +5,9 @@
 pub mod common;
 
 use common::*;
+use rxo_transport::opcode::Opcode;
+use rxo_transport::psn::Psn;
+use rxo_transport::wire::Bth;
 use rxo_transport::*;
 
 const MEM: usize = 1 << 18;
@@ -257,5 +260,57 @@ fn losses_between_runs() {
                 "seed {seed}, request {i}"
             );
         }
+    }
+}
+
+#[test]
+fn only_the_next_packet_of_a_middle_follows() {
+    let first = Bth {
+        opcode: Opcode::RC_WRITE_MIDDLE,
+        migreq: true,
+        pkey: 0xffff,
+        dest_qp: 0x1234,
+        psn: Psn::new(0xff_ffff),
+        ..Bth::default()
+    };
+    let next = Bth {
+        psn: Psn::new(0),
+        ..first
+    };
+    assert!(first.is_followed_by(&next, 1));
+    assert!(!first.is_followed_by(&next, 2));
+    assert!(first.is_followed_by(
+        &Bth {
+            psn: Psn::new(5),
+            ..next
+        },
+        6
+    ));
+    type Change = fn(&mut Bth);
+    let changes: [(Change, bool); 11] = [
+        (|b| b.ack_req = true, true),
+        (|b| b.fecn = true, true),
+        (|b| b.becn = true, true),
+        (|b| b.psn = Psn::new(1), false),
+        (|b| b.opcode = Opcode::RC_WRITE_LAST, false),
+        (|b| b.opcode = Opcode::RC_SEND_MIDDLE, false),
+        (|b| b.dest_qp = 0x1235, false),
+        (|b| b.pkey = 0x7fff, false),
+        (|b| b.solicited = true, false),
+        (|b| b.migreq = false, false),
+        (|b| b.pad = 1, false),
+    ];
+    for (i, (change, follows)) in changes.iter().enumerate() {
+        let mut other = next;
+        change(&mut other);
+        assert_eq!(first.is_followed_by(&other, 1), *follows, "change {i}");
+    }
+    for opcode in [
+        Opcode::RC_WRITE_FIRST,
+        Opcode::RC_WRITE_LAST,
+        Opcode::RC_ACKNOWLEDGE,
+    ] {
+        let (first, next) = (Bth { opcode, ..first }, Bth { opcode, ..next });
+        assert!(!first.is_followed_by(&next, 1));
     }
 }

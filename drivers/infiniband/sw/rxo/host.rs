@@ -17,7 +17,6 @@ use rdma::{
     Wc, //
 };
 use rxo_transport::{
-    wire::Parsed,
     AsyncEvent,
     AtomicOp,
     Counter,
@@ -68,16 +67,53 @@ use crate::{
 /// Bytes of the routing header before a datagram in its receive.
 const GRH_LEN: usize = 40;
 
+/// Where the payload of one packet or several is in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Where that of the first begins.
+    from: usize,
+    /// How long that of each is, but for the last.
+    each: usize,
+    /// How far they are apart.
+    stride: usize,
+}
+
+impl Place {
+    /// That of one packet.
+    pub(crate) const fn one(from: usize) -> Self {
+        Self {
+            from,
+            each: usize::MAX,
+            stride: 0,
+        }
+    }
+
+    /// That of packets with `each` bytes each, `stride` bytes apart.
+    pub(crate) const fn many(from: usize, each: usize, stride: usize) -> Self {
+        Self { from, each, stride }
+    }
+}
+
 /// The packet being processed.
 pub(crate) enum Packet {
     /// From the network.
     Wire {
         buf: RxBuf,
-        /// Where its payload begins.
-        payload: usize,
+        /// Where its payload is.
+        payload: Place,
     },
     /// From another queue pair of this host.
     Near(Near),
+}
+
+impl Packet {
+    /// The buffer of one that came from the network.
+    pub(crate) fn into_buf(self) -> Option<RxBuf> {
+        match self {
+            Packet::Wire { buf, .. } => Some(buf),
+            Packet::Near(_) => None,
+        }
+    }
 }
 
 /// The surroundings of a queue pair.
@@ -183,10 +219,10 @@ impl Host {
         }
     }
 
-    /// Counts a packet that came to this queue pair alone.
-    pub(crate) fn count_received(&self, packet: &Parsed) {
-        self.stats.count(Stat::RxPackets);
-        self.stats.add(Stat::RxBytes, packet.wire_len() as u64);
+    /// Counts packets that came to this queue pair alone, of `bytes` bytes of UDP payload.
+    pub(crate) fn count_received(&self, packets: u32, bytes: usize) {
+        self.stats.add(Stat::RxPackets, packets.into());
+        self.stats.add(Stat::RxBytes, bytes as u64);
     }
 
     /// Who names keys.
@@ -255,22 +291,29 @@ fn payload<E: Copy>(
         done = done.saturating_add(bytes.len() as u32);
         f(at, bytes)
     };
-    let (buf, from) = match packet {
+    let (buf, place) = match packet {
         None => return Err(missing),
         Some(Packet::Near(near)) => return near.pieces(len as usize, missing, piece),
         Some(Packet::Wire { buf, payload }) => (buf, *payload),
     };
-    let mut failed = None;
-    let walked = buf.for_each_chunk(from, len as usize, |chunk| {
-        piece(chunk.into()).map_err(|e| {
-            failed = Some(e);
-            EIO
-        })
-    });
-    match (failed, walked) {
-        (Some(e), _) => Err(e),
-        (None, Ok(())) => Ok(()),
-        (None, Err(_)) => Err(missing),
+    let (mut from, mut left) = (place.from, len as usize);
+    loop {
+        let n = left.min(place.each);
+        let mut failed = None;
+        let walked = buf.for_each_chunk(from, n, |chunk| {
+            piece(chunk.into()).map_err(|e| {
+                failed = Some(e);
+                EIO
+            })
+        });
+        if let (Some(e), _) | (None, Err(e)) = (failed, walked.map_err(|_| missing)) {
+            return Err(e);
+        }
+        left = left.saturating_sub(n);
+        if left == 0 {
+            return Ok(());
+        }
+        from = from.saturating_add(place.stride);
     }
 }
 

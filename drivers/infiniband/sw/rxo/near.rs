@@ -193,17 +193,13 @@ fn carry_run(
     let Ok(Some((mr, at))) = region_of(from, burst.source, packet) else {
         return false;
     };
-    to.host.packet = Some(Packet::Near(Near::Region(mr, at)));
-    let parsed = parsed(packet);
-    let taken = !to.is_waiting()
-        && to.is_in_partition(&parsed)
-        && to.qp.on_run(now, &parsed, packets, &mut to.host);
+    let near = Packet::Near(Near::Region(mr, at));
+    let taken = to.take_in_run(now, &parsed(packet), packets, near);
     to.host.packet = None;
     if taken {
         let each = burst.packet_len() as usize + BTH_LEN + ICRC_LEN;
         count(from, to, packets, each.saturating_mul(packets as usize));
         from.host.trace_tx(&packet.headers, packet.len);
-        to.host.trace_rx(&packet.headers, packet.len);
     }
     taken
 }

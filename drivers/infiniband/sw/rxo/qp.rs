@@ -79,7 +79,8 @@ use crate::{
     host::{
         Host,
         Packet,
-        Pending, //
+        Pending,
+        Place, //
     },
     limits::{
         Permit,
@@ -185,6 +186,41 @@ impl Unsent {
     }
 }
 
+/// Packets of a buffer that were addressed to one queue pair and found intact, in their order.
+pub(crate) trait Arrivals {
+    /// The next ones, if they are the middle of one message. They stay.
+    fn run(&mut self, buf: &mut RxBuf) -> Option<Run>;
+
+    /// Takes those away.
+    fn skip(&mut self, run: &Run);
+
+    /// Takes the next one, and tells where in the buffer its payload begins.
+    fn next(&mut self, buf: &mut RxBuf) -> Option<(Parsed, usize)>;
+}
+
+/// Several packets of a buffer that are the middle of a message.
+pub(crate) struct Run {
+    /// As [`Qp::on_run`] wants it.
+    pub(crate) parsed: Parsed,
+    pub(crate) count: u32,
+    pub(crate) payload: Place,
+    /// Bytes of UDP payload of all.
+    pub(crate) wire_len: usize,
+}
+
+/// One packet.
+impl Arrivals for Option<(Parsed, usize)> {
+    fn run(&mut self, _buf: &mut RxBuf) -> Option<Run> {
+        None
+    }
+
+    fn skip(&mut self, _run: &Run) {}
+
+    fn next(&mut self, _buf: &mut RxBuf) -> Option<(Parsed, usize)> {
+        self.take()
+    }
+}
+
 /// Packets that wait for the memory that the first of them needs, in order.
 #[derive(Default)]
 struct Waiting {
@@ -200,8 +236,8 @@ struct Waiter {
     parsed: Parsed,
     /// What it came in; gone once it was taken in.
     buf: Option<RxBuf>,
-    /// Where its payload begins.
-    payload: usize,
+    /// Where its payload is.
+    payload: Place,
 }
 
 impl Waiting {
@@ -309,38 +345,44 @@ pub(crate) fn now() -> Instant {
 impl QueuePair {
     /// Makes a queue pair in RESET.
     pub(crate) fn new(p: Parts) -> Result<Arc<Self>> {
-        let mut qp = Qp::new(
-            transport_type(p.kind),
-            p.number,
-            KVVec::new(),
-            KVVec::new(),
-            p.signal_all,
-            p.srq.is_some(),
-        );
-        qp.set_pkey(DEFAULT_PKEY);
         // Whoever wants a completion of each message waits for each.
         let holds = p.user
             && p.kind == QpKind::Rc
             && !p.signal_all
             && crate::module_parameters::hold.value() != 0;
         let hold = p.sq.ring().filter(|_| holds).map(Hold::new);
-        let host = Host {
-            port: p.port.clone(),
-            stats: p.port.stats.clone(),
-            domain: p.domain,
-            recv_domain: p.srq.as_ref().map_or(p.domain, |s| s.domain),
-            identity: p.port.new_domain().0,
-            number: p.number,
-            datagrams: is_datagram(p.kind),
-            target: p.target.clone(),
-            send_cq: p.send_cq.clone(),
-            recv_cq: p.recv_cq.clone(),
-            sq: p.sq,
-            rq: p.rq,
-            packet: None,
-            pending: Pending::default(),
-            history: History::new(),
+        let qp = {
+            let (ty, with_srq) = (transport_type(p.kind), p.srq.is_some());
+            move || {
+                let none = (KVVec::new(), KVVec::new());
+                let mut qp = Qp::new(ty, p.number, none.0, none.1, p.signal_all, with_srq);
+                qp.set_pkey(DEFAULT_PKEY);
+                qp
+            }
         };
+        let host = {
+            let (port, target) = (p.port.clone(), p.target.clone());
+            let (send_cq, recv_cq) = (p.send_cq.clone(), p.recv_cq.clone());
+            let recv_domain = p.srq.as_ref().map_or(p.domain, |s| s.domain);
+            init!(Host {
+                stats: port.stats.clone(),
+                domain: p.domain,
+                recv_domain,
+                identity: port.new_domain().0,
+                number: p.number,
+                datagrams: is_datagram(p.kind),
+                target,
+                send_cq,
+                recv_cq,
+                sq: p.sq,
+                rq: p.rq,
+                packet: None,
+                pending: Pending::default(),
+                history: History::new(),
+                port,
+            })
+        };
+        // All of it is made in its place: it would take much of the stack.
         let this = Arc::pin_init(
             pin_init!(Self {
                 number: p.number,
@@ -357,9 +399,9 @@ impl QueuePair {
                 near: Atomic::new(0),
                 gate <- Gate::new(),
                 timer <- DeadlineTimer::new(),
-                inner <- new_bh_spinlock!(Inner {
-                    qp,
-                    host,
+                inner <- new_bh_spinlock!(init!(Inner {
+                    qp: qp(),
+                    host <- host,
                     way: None,
                     path: None,
                     // CAST: any 16 bits.
@@ -369,7 +411,7 @@ impl QueuePair {
                     waiting: Waiting::default(),
                     one_by_one: false,
                     asked: false,
-                }, "QueuePair::inner"),
+                }), "QueuePair::inner"),
                 sq_slots: p.sq_slots,
                 furnished: Atomic::new(0),
                 hold,
@@ -618,14 +660,13 @@ impl QueuePair {
         }
     }
 
-    /// Takes packets that were addressed to this queue pair and found intact: `next` gives one after
-    /// the other, and where in the buffer its payload begins.
+    /// Takes packets that were addressed to this queue pair and found intact.
     ///
     /// Gives the buffer back, unless the queue pair is being destroyed.
     pub(crate) fn receive(
         this: ArcBorrow<'_, Self>,
         buf: RxBuf,
-        mut next: impl FnMut(&mut RxBuf) -> Option<(Parsed, usize)>,
+        arrivals: &mut impl Arrivals,
     ) -> Option<RxBuf> {
         Self::visit(this, |inner, now| {
             // A connection has one peer (9.6.1.2, C9-54).
@@ -635,25 +676,40 @@ impl QueuePair {
                 .is_some_and(|way| buf.saddr() != way.ends.remote || buf.daddr() != way.ends.local);
             // What is for many is counted once, before it is given to each.
             let group = buf.daddr().is_multicast();
+            let runs = !foreign && !group && !Host::traces_rx();
             let mut buf = buf;
-            while let Some((parsed, payload)) = next(&mut buf) {
+            loop {
+                if let Some(run) = runs.then(|| arrivals.run(&mut buf)).flatten() {
+                    let Run { parsed, count, .. } = run;
+                    let packet = Packet::Wire {
+                        buf,
+                        payload: run.payload,
+                    };
+                    let taken = inner.take_in_run(now, &parsed, count, packet);
+                    buf = inner.host.packet.take()?.into_buf()?;
+                    if taken {
+                        inner.host.count_received(count, run.wire_len);
+                        arrivals.skip(&run);
+                        continue;
+                    }
+                }
+                let Some((parsed, payload)) = arrivals.next(&mut buf) else {
+                    return Some(buf);
+                };
                 if !group {
-                    inner.host.count_received(&parsed);
+                    inner.host.count_received(1, parsed.wire_len());
                 }
                 if foreign {
                     inner.host.refuse(Stat::RxWrongAddress, &parsed);
                     continue;
                 }
+                let payload = Place::one(payload);
                 let verdict = inner.take_in(now, &parsed, Packet::Wire { buf, payload });
-                match inner.host.packet.take() {
-                    Some(Packet::Wire { buf: back, .. }) => buf = back,
-                    _ => return None,
-                }
+                buf = inner.host.packet.take()?.into_buf()?;
                 if verdict == Verdict::Absent {
                     inner.wait(parsed, buf.share(), payload);
                 }
             }
-            Some(buf)
         })
         .flatten()
     }
@@ -969,6 +1025,28 @@ impl Inner {
         self.qp.on_packet(now, parsed, &mut self.host)
     }
 
+    /// Takes in the middle of a message as one, if it may: `count` packets with the payload of all.
+    /// It is in `host.packet` afterwards. Tells whether that was done; if not, nothing was.
+    pub(crate) fn take_in_run(
+        &mut self,
+        now: Instant,
+        parsed: &Parsed,
+        count: u32,
+        packet: Packet,
+    ) -> bool {
+        self.host.packet = Some(packet);
+        let taken = !self.is_waiting()
+            && self.is_in_partition(parsed)
+            && self.qp.on_run(now, parsed, count, &mut self.host);
+        if taken {
+            self.asked |= parsed.is_request();
+            // CAST: It is of one buffer, or of a message, whose length has 32 bits.
+            self.host
+                .trace_rx(&parsed.headers, parsed.payload_len as u32);
+        }
+        taken
+    }
+
     /// Tells whether packets wait for memory.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -1087,7 +1165,7 @@ impl Inner {
     }
 
     /// Makes a packet wait for memory, behind those that wait already.
-    fn wait(&mut self, parsed: Parsed, buf: Option<RxBuf>, payload: usize) {
+    fn wait(&mut self, parsed: Parsed, buf: Option<RxBuf>, payload: Place) {
         let waiting = &mut self.waiting;
         if waiting.is_empty() {
             waiting.tries = 0;
@@ -1117,9 +1195,8 @@ impl Inner {
                 let verdict = self.qp.on_packet(now, &parsed, &mut self.host);
                 let packet = self.host.packet.take();
                 if verdict == Verdict::Absent {
-                    let waiter = self.waiting.packets.get_mut(done);
-                    if let (Some(waiter), Some(Packet::Wire { buf, .. })) = (waiter, packet) {
-                        waiter.buf = Some(buf);
+                    if let Some(waiter) = self.waiting.packets.get_mut(done) {
+                        waiter.buf = packet.and_then(Packet::into_buf);
                     }
                     break;
                 }

@@ -219,7 +219,7 @@ impl fmt::Display for Snapshot {
             );
             to.number("mtu", u64::from(port.mtu().bytes()));
             to.object("counters", |to| {
-                for (i, name) in stats::NAMES.into_iter().enumerate() {
+                for (i, name) in stats::NAMES.iter().enumerate() {
                     to.number(name, port.stats.read(i));
                 }
             });

@@ -26,6 +26,7 @@ use net::{
     UdpSocket, //
 };
 use rxo_transport::wire::{
+    Bth,
     Headers,
     Malformed,
     Parsed,
@@ -43,9 +44,14 @@ use softirq::{
 use crate::{
     ah::address,
     crc,
+    host::Place,
     mcast::Groups,
     port::Port,
-    qp::QueuePair,
+    qp::{
+        Arrivals,
+        QueuePair,
+        Run, //
+    },
     stats::Stat,
     tx::ROCE_PORT, //
 };
@@ -138,7 +144,7 @@ impl Switch {
                 continue;
             };
             let mut packet = Some((*parsed, parsed.header_len));
-            QueuePair::receive(qp.as_arc_borrow(), copy, |_| packet.take());
+            QueuePair::receive(qp.as_arc_borrow(), copy, &mut packet);
         }
     }
 
@@ -213,6 +219,8 @@ struct Intact {
     bits: u64,
     /// Where those go that the next visit is for.
     number: u32,
+    /// So many of the next ones were a run that could not be taken in as one.
+    one_by_one: u32,
 }
 
 impl Intact {
@@ -222,6 +230,7 @@ impl Intact {
             first,
             bits: 0,
             number: 0,
+            one_by_one: 0,
         };
         for i in 0..u64::BITS {
             let index = first.saturating_add(i as usize);
@@ -241,14 +250,70 @@ impl Intact {
         this
     }
 
-    /// The next packet, if it goes to the same queue pair; else what is left begins with another
-    /// number.
+    /// The index in the train of the next packet; that of none if nothing is left.
+    fn index(&self) -> usize {
+        self.first
+            .saturating_add(self.bits.trailing_zeros() as usize)
+    }
+
+    /// Takes the next packets away.
+    fn take(&mut self, count: u32) {
+        for _ in 0..count {
+            self.bits &= self.bits.wrapping_sub(1);
+        }
+        self.one_by_one = self.one_by_one.saturating_sub(count);
+    }
+}
+
+impl Arrivals for Intact {
+    fn run(&mut self, buf: &mut RxBuf) -> Option<Run> {
+        let next = self.bits.checked_shr(self.bits.trailing_zeros())?;
+        let intact = next.trailing_ones();
+        if self.one_by_one > 0 || intact < 2 {
+            return None;
+        }
+        let index = self.index();
+        let (mut parsed, from) = Switch::parse(buf, index).ok()?;
+        let (_, len) = buf.segment(index);
+        let bth = parsed.headers.bth;
+        if !bth.opcode.is_middle() || bth.dest_qp != self.number {
+            return None;
+        }
+        let mut count = 1;
+        while count < intact {
+            let (at, next_len) = buf.segment(index.saturating_add(count as usize));
+            let mut head = [0; BTH_LEN];
+            buf.copy_to(at, &mut head).ok()?;
+            let next = Bth::parse(head).ok()?;
+            if next_len != len || !bth.is_followed_by(&next, count) {
+                break;
+            }
+            parsed.headers.bth.ack_req |= next.ack_req;
+            count = count.saturating_add(1);
+        }
+        if count < 2 {
+            return None;
+        }
+        // Should the queue pair not want them so, it is not asked again.
+        self.one_by_one = count;
+        let (each, stride) = (parsed.payload_len, buf.segment(1).0);
+        parsed.payload_len = each.saturating_mul(count as usize);
+        Some(Run {
+            parsed,
+            count,
+            payload: Place::many(from, each, stride),
+            wire_len: len.saturating_mul(count as usize),
+        })
+    }
+
+    fn skip(&mut self, run: &Run) {
+        self.take(run.count);
+    }
+
+    /// If the next packet goes to another queue pair, what is left begins with that number.
     fn next(&mut self, buf: &mut RxBuf) -> Option<(Parsed, usize)> {
         while self.bits != 0 {
-            let index = self
-                .first
-                .saturating_add(self.bits.trailing_zeros() as usize);
-            let parsed = Switch::parse(buf, index);
+            let parsed = Switch::parse(buf, self.index());
             if let Ok((parsed, _)) = &parsed {
                 if parsed.headers.bth.dest_qp != self.number {
                     self.number = parsed.headers.bth.dest_qp;
@@ -256,7 +321,7 @@ impl Intact {
                 }
             }
             // Whatever is found, each is looked at but once.
-            self.bits &= self.bits.wrapping_sub(1);
+            self.take(1);
             if let Ok(found) = parsed {
                 return Some(found);
             }
@@ -292,8 +357,7 @@ impl Switch {
         let number = parsed.headers.bth.dest_qp;
         match self.find(&buf, number) {
             Some(qp) => {
-                let mut packet = Some((parsed, payload));
-                QueuePair::receive(qp.as_arc_borrow(), buf, |_| packet.take());
+                QueuePair::receive(qp.as_arc_borrow(), buf, &mut Some((parsed, payload)));
             }
             None => self.refuse(&buf, Stat::RxNoQp, number),
         }
@@ -310,8 +374,7 @@ impl Switch {
             while intact.bits != 0 {
                 match self.find(&buf, intact.number) {
                     Some(qp) => {
-                        let packets = |buf: &mut RxBuf| intact.next(buf);
-                        match QueuePair::receive(qp.as_arc_borrow(), buf, packets) {
+                        match QueuePair::receive(qp.as_arc_borrow(), buf, &mut intact) {
                             Some(back) => buf = back,
                             // It is on its way out, and the rest of the train is lost.
                             None => return,

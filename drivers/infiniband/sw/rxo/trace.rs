@@ -53,6 +53,12 @@ impl Host {
         self.trace_packet(trace::rx, headers, len);
     }
 
+    /// Whether each packet that comes is to be told of.
+    #[inline(always)]
+    pub(crate) fn traces_rx() -> bool {
+        trace::rx_is_on()
+    }
+
     /// The transport took a step.
     pub(crate) fn trace_step(&self, t: Trace) {
         let at = self.port.at(self.number);
