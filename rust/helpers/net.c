@@ -835,7 +835,55 @@ int rust_helper_tx_skb_send(struct sk_buff *skb)
 	return ret;
 }
 
+/* ---- CRC-32 --------------------------------------------------------------- */
+
+#ifdef RXO_UML_CRC
+/*
+ * User Mode Linux has the machine's instructions and may use them at any time,
+ * but is built without the functions of x86 that do.
+ */
+#include <asm/cpufeature.h>
+#include "crc-pclmul-consts.h"
+
+typedef u32 (*uml_crc_fn)(u32 crc, const u8 *p, size_t len, const void *consts);
+u32 crc32_lsb_pclmul_sse(u32 crc, const u8 *p, size_t len, const void *consts);
+u32 crc32_lsb_vpclmul_avx2(u32 crc, const u8 *p, size_t len, const void *consts);
+u32 crc32_lsb_vpclmul_avx512(u32 crc, const u8 *p, size_t len, const void *consts);
+
+static uml_crc_fn uml_crc(void)
+{
+	bool wide = boot_cpu_has(X86_FEATURE_VPCLMULQDQ);
+
+	if (wide && boot_cpu_has(X86_FEATURE_AVX512BW) &&
+	    boot_cpu_has(X86_FEATURE_AVX512VL))
+		return crc32_lsb_vpclmul_avx512;
+	if (wide && boot_cpu_has(X86_FEATURE_AVX2))
+		return crc32_lsb_vpclmul_avx2;
+	if (boot_cpu_has(X86_FEATURE_PCLMULQDQ) &&
+	    boot_cpu_has(X86_FEATURE_XMM4_1))
+		return crc32_lsb_pclmul_sse;
+	return NULL;
+}
+#endif
+
 bool rust_helper_crc32_has_fast_le(void)
 {
+#ifdef RXO_UML_CRC
+	if (uml_crc())
+		return true;
+#endif
 	return crc32_optimizations() & CRC32_LE_OPTIMIZATION;
+}
+
+u32 rust_helper_crc32_fast_le(u32 crc, const u8 *p, size_t len)
+{
+#ifdef RXO_UML_CRC
+	uml_crc_fn fast = uml_crc();
+
+	/* They take no less. */
+	if (fast && len >= 16)
+		return fast(crc, p, len,
+			    crc32_lsb_0xedb88320_consts.fold_across_128_bits_consts);
+#endif
+	return crc32_le(crc, p, len);
 }

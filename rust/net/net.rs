@@ -104,7 +104,7 @@ pub use udp::{
 #[inline]
 pub fn crc32_le(seed: u32, data: &[u8]) -> u32 {
     // SAFETY: The pointer and the length are those of a slice.
-    unsafe { bindings::crc32_le(seed, data.as_ptr().cast(), data.len()) }
+    unsafe { bindings::crc32_fast_le(seed, data.as_ptr(), data.len()) }
 }
 
 /// Returns whether [`crc32_le`] uses instructions of the machine, else it goes byte by byte.
