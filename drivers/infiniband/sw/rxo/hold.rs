@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// So long a message waits at most, in nanoseconds; none does that comes so long after another.
-pub(crate) const HOLD_NS: u64 = 300_000;
+pub(crate) const HOLD_NS: u64 = 1_000_000;
 /// So many messages one after the other are a stream,
 const STREAM: u32 = 16;
 /// and so many after streams often broke off.
