@@ -190,7 +190,8 @@ static int train_fd = -1;
 static uint16_t train_port;
 static uint64_t trains;
 
-static int raw_open(void)
+/* A socket of host B's namespace. */
+static int open_there(int *out, int family, int type, int protocol)
 {
 	char path[128];
 	int fd, old = open("/proc/self/ns/net", O_RDONLY);
@@ -199,29 +200,39 @@ static int raw_open(void)
 	fd = open(path, O_RDONLY);
 	check(old >= 0 && fd >= 0);
 	check_ok(setns(fd, CLONE_NEWNET));
-	raw_fd = socket(ip_version == 4 ? AF_INET : AF_INET6, SOCK_RAW,
-			IPPROTO_RAW);
-	if (ip_version == 6)
-		train_fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	*out = socket(family, type, protocol);
 	check_ok(setns(old, CLONE_NEWNET));
 	close(fd);
 	close(old);
-	if (raw_fd < 0)
-		fail("no raw socket: %s", strerror(errno));
-	if (ip_version == 6) {
-		struct sockaddr_in6 from = { .sin6_family = AF_INET6 },
-			to = { .sin6_family = AF_INET6,
-			       .sin6_port = htons(4791) };
-		socklen_t n = sizeof(from);
-
-		memcpy(&from.sin6_addr, host_b.gid.raw, 16);
-		memcpy(&to.sin6_addr, host_a.gid.raw, 16);
-		check_ok(bind(train_fd, (void *)&from, n));
-		check_ok(connect(train_fd, (void *)&to, sizeof(to)));
-		check_ok(getsockname(train_fd, (void *)&from, &n));
-		train_port = ntohs(from.sin6_port);
-	}
+	if (*out < 0)
+		fail("no socket: %s", strerror(errno));
 	return 0;
+}
+
+/* One of UDP over IPv6, from a port of host B (0: any) to the device of A. */
+static int open_udp6(int *out, uint16_t *port)
+{
+	struct sockaddr_in6 to = { .sin6_family = AF_INET6,
+				   .sin6_port = htons(4791) },
+			    from = { .sin6_family = AF_INET6,
+				     .sin6_port = htons(*port) };
+	socklen_t n = sizeof(from);
+
+	run_ok(open_there(out, AF_INET6, SOCK_DGRAM, 0));
+	memcpy(&from.sin6_addr, host_b.gid.raw, 16);
+	memcpy(&to.sin6_addr, host_a.gid.raw, 16);
+	check_ok(bind(*out, (void *)&from, n));
+	check_ok(connect(*out, (void *)&to, sizeof(to)));
+	check_ok(getsockname(*out, (void *)&from, &n));
+	*port = ntohs(from.sin6_port);
+	return 0;
+}
+
+static int raw_open(void)
+{
+	run_ok(open_there(&raw_fd, ip_version == 4 ? AF_INET : AF_INET6,
+			  SOCK_RAW, IPPROTO_RAW));
+	return ip_version == 4 ? 0 : open_udp6(&train_fd, &train_port);
 }
 
 static void transmit(struct packet *p)
@@ -947,14 +958,10 @@ static void *changer(void *arg)
  */
 static int shifty(void)
 {
-	struct sockaddr_in6 to = { .sin6_family = AF_INET6,
-				   .sin6_port = htons(4791) },
-			    from = { .sin6_family = AF_INET6,
-				     .sin6_port = htons(0xc123) };
+	uint16_t port = 0xc123;
 	uint64_t end = now_us() + (quick ? 3000000 : 10000000), n = 0;
-	int fd, ns, old = open("/proc/self/ns/net", O_RDONLY), pipes[2];
+	int fd, pipes[2];
 	struct packet p;
-	char path[128];
 	pthread_t th;
 
 	rng = now_us() | 1;
@@ -962,17 +969,7 @@ static int shifty(void)
 	crc_init();
 	run_ok(memory_make());
 	run_ok(targets_make());
-	snprintf(path, sizeof(path), "/run/netns/%s", host_b.ns);
-	ns = open(path, O_RDONLY);
-	check(old >= 0 && ns >= 0);
-	check_ok(setns(ns, CLONE_NEWNET));
-	fd = socket(AF_INET6, SOCK_DGRAM, 0);
-	check_ok(setns(old, CLONE_NEWNET));
-	check(fd >= 0);
-	memcpy(&from.sin6_addr, host_b.gid.raw, 16);
-	memcpy(&to.sin6_addr, host_a.gid.raw, 16);
-	check_ok(bind(fd, (void *)&from, sizeof(from)));
-	check_ok(connect(fd, (void *)&to, sizeof(to)));
+	run_ok(open_udp6(&fd, &port));
 	check_ok(pipe(pipes));
 	page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -984,7 +981,7 @@ static int shifty(void)
 		size_t head = ip_len() + 8;
 
 		build(&p, t);
-		put16(p.b + 40, 0xc123);
+		put16(p.b + 40, port);
 		seal(&p, true);
 		v.iov_len = p.len - head;
 		memcpy(page, p.b + head, v.iov_len);

@@ -35,11 +35,11 @@ static int post_quietly(struct ep *from, int i, unsigned int flags)
 	return post(from, &w);
 }
 
-static int post_receives(struct ep *to, int first, int n)
+static int post_receives(struct ep *to, int n)
 {
 	int i;
 
-	for (i = first; i < first + n; i++)
+	for (i = 0; i < n; i++)
 		check_ok(post_recv(to, i, i * SLOT, SLOT));
 	return 0;
 }
@@ -51,6 +51,28 @@ static int arrived(struct ep *to, int i)
 	run_ok(expect_wc(to->rcq, i, IBV_WC_SUCCESS, 3000, &wc));
 	check(wc.byte_len == len_of(i));
 	check(check_fill(to->buf + i * SLOT, wc.byte_len, i) < 0);
+	return 0;
+}
+
+static int all_arrived(struct ep *to, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		run_ok(arrived(to, i));
+	return 0;
+}
+
+/* n messages that nobody waits for, of a pair that is fresh. */
+static int up_and_post(struct pair *p, int n)
+{
+	struct opts o = options();
+	int i;
+
+	run_ok(pair_up(p, &o));
+	run_ok(post_receives(&p->b, COUNT));
+	for (i = 0; i < n; i++)
+		check_ok(post_quietly(&p->a, i, 0));
 	return 0;
 }
 
@@ -66,13 +88,12 @@ static int quiet_stream(void)
 		/* A stream breaks off at any length. */
 		int n = round < 4 ? COUNT : 17 + rand() % (COUNT - 17);
 
-		run_ok(post_receives(&p.b, 0, n));
+		run_ok(post_receives(&p.b, n));
 		for (i = 0; i < n; i++)
 			check_ok(post_quietly(&p.a, i, 0));
-		for (i = 0; i < n; i++)
-			run_ok(arrived(&p.b, i));
+		run_ok(all_arrived(&p.b, n));
 	}
-	check_ok(post_receives(&p.b, 0, 1));
+	check_ok(post_receives(&p.b, 1));
 	check_ok(post_quietly(&p.a, 0, IBV_SEND_SIGNALED));
 	run_ok(expect_wc(p.a.scq, 0, IBV_WC_SUCCESS, 3000, NULL));
 	return pair_down(&p);
@@ -90,7 +111,7 @@ static int quiet_lists(void)
 		struct ibv_send_wr wr[40] = { }, *bad;
 		struct ibv_sge sge[40];
 
-		run_ok(post_receives(&p.b, 0, COUNT));
+		run_ok(post_receives(&p.b, COUNT));
 		for (i = 0; i < COUNT; i += n) {
 			for (k = 0; k < n && i + k < COUNT; k++) {
 				sge[k].addr = (uintptr_t)p.a.buf +
@@ -107,8 +128,7 @@ static int quiet_lists(void)
 			wr[k - 1].next = NULL;
 			check_ok(ibv_post_send(p.a.qp, wr, &bad));
 		}
-		for (i = 0; i < COUNT; i++)
-			run_ok(arrived(&p.b, i));
+		run_ok(all_arrived(&p.b, COUNT));
 	}
 	return pair_down(&p);
 }
@@ -121,8 +141,8 @@ static int quiet_answers(void)
 	int i;
 
 	run_ok(pair_up(&p, &o));
-	run_ok(post_receives(&p.a, 0, COUNT));
-	run_ok(post_receives(&p.b, 0, COUNT));
+	run_ok(post_receives(&p.a, COUNT));
+	run_ok(post_receives(&p.b, COUNT));
 	for (i = 0; i < COUNT; i++) {
 		check_ok(post_quietly(&p.a, i, 0));
 		if (i % 40 > 20)
@@ -150,15 +170,14 @@ static int quiet_until_awaited(void)
 
 	run_ok(pair_up(&p, &o));
 	for (k = 0; k < 5; k++) {
-		run_ok(post_receives(&p.b, 0, COUNT));
+		run_ok(post_receives(&p.b, COUNT));
 		for (i = 0; i < COUNT; i++)
 			check_ok(post_quietly(&p.a, i, i % 23 == 22 ?
 					      IBV_SEND_SIGNALED : 0));
 		for (i = 22; i < COUNT; i += 23)
 			run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 3000,
 					 NULL));
-		for (i = 0; i < COUNT; i++)
-			run_ok(arrived(&p.b, i));
+		run_ok(all_arrived(&p.b, COUNT));
 	}
 	run_ok(expect_no_wc(p.a.scq, 0));
 	return pair_down(&p);
@@ -167,19 +186,15 @@ static int quiet_until_awaited(void)
 /* Each one ends: it arrived, or its work request is flushed. */
 static int quiet_then_error(void)
 {
-	struct opts o = options();
 	struct pair p;
-	int i, n, round;
+	int n, round;
 
 	for (round = 0; round < 6; round++) {
 		int flushed = 0, next = -1, done;
 		struct ibv_wc wc;
 
-		run_ok(pair_up(&p, &o));
-		run_ok(post_receives(&p.b, 0, COUNT));
 		n = COUNT - round * 7;
-		for (i = 0; i < n; i++)
-			check_ok(post_quietly(&p.a, i, 0));
+		run_ok(up_and_post(&p, n));
 		check_ok(ep_state(&p.a, IBV_QPS_ERR));
 		while (get_wc(p.a.scq, &wc, 100) == 1) {
 			check(wc.status == IBV_WC_WR_FLUSH_ERR);
@@ -201,31 +216,22 @@ static int quiet_then_error(void)
 /* Who posts where it is not allowed is told so at once. */
 static int quiet_then_reset(void)
 {
-	struct opts o = options();
 	struct pair p;
-	int i;
 
-	run_ok(pair_up(&p, &o));
-	run_ok(post_receives(&p.b, 0, COUNT));
-	for (i = 0; i < COUNT / 2; i++)
-		check_ok(post_quietly(&p.a, i, 0));
+	run_ok(up_and_post(&p, COUNT / 2));
 	check_ok(ep_state(&p.a, IBV_QPS_RESET));
-	check(post_quietly(&p.a, i, 0) == EINVAL);
+	check(post_quietly(&p.a, COUNT / 2, 0) == EINVAL);
 	return pair_down(&p);
 }
 
 /* They are not waited for by who destroys the queue pair either. */
 static int quiet_then_destroy(void)
 {
-	struct opts o = options();
 	struct pair p;
-	int i, round;
+	int round;
 
 	for (round = 0; round < 20; round++) {
-		run_ok(pair_up(&p, &o));
-		run_ok(post_receives(&p.b, 0, COUNT));
-		for (i = 0; i < 20 + round; i++)
-			check_ok(post_quietly(&p.a, i, 0));
+		run_ok(up_and_post(&p, 20 + round));
 		run_ok(pair_down(&p));
 	}
 	return 0;

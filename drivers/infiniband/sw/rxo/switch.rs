@@ -165,6 +165,13 @@ impl Switch {
         Ok((parsed, from.saturating_add(parsed.header_len)))
     }
 
+    /// The base transport header that begins at a byte.
+    fn bth(buf: &mut RxBuf, at: usize) -> Option<Bth> {
+        let mut head = [0; BTH_LEN];
+        buf.copy_to(at, &mut head).ok()?;
+        Bth::parse(head).ok()
+    }
+
     /// Parses and checks a packet of a train; the error says how to count it.
     fn check(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
         let found = Self::parse(buf, index)?;
@@ -273,18 +280,17 @@ impl Arrivals for Intact {
             return None;
         }
         let index = self.index();
-        let (mut parsed, from) = Switch::parse(buf, index).ok()?;
-        let (_, len) = buf.segment(index);
-        let bth = parsed.headers.bth;
+        let (begin, len) = buf.segment(index);
+        // Most that is no run shows here, before all of the headers are read.
+        let bth = Switch::bth(buf, begin)?;
         if !bth.opcode.is_middle() || bth.dest_qp != self.number {
             return None;
         }
+        let (mut parsed, from) = Switch::parse(buf, index).ok()?;
         let mut count = 1;
         while count < intact {
             let (at, next_len) = buf.segment(index.saturating_add(count as usize));
-            let mut head = [0; BTH_LEN];
-            buf.copy_to(at, &mut head).ok()?;
-            let next = Bth::parse(head).ok()?;
+            let next = Switch::bth(buf, at)?;
             if next_len != len || !bth.is_followed_by(&next, count) {
                 break;
             }

@@ -288,18 +288,14 @@ impl Convoy {
     /// Sends it. False if the network's queue is full: then none of it was sent.
     pub(crate) fn send(self, host: &Host, way: &mut Way, ip_id: &mut u16) -> bool {
         // CAST: both are small, and the number wraps around.
-        let (count, total) = (self.train.count() as u32, self.train.payload_len());
+        let count = self.train.count() as u32;
         *ip_id = ip_id.wrapping_add(count as u16);
         let Ok(route) = way.route(&host.port) else {
             host.stats.add(Stat::TxNoRoute, u64::from(count));
             return true;
         };
-        let headers = self.header.emit(total).ok_or(EMSGSIZE);
-        let finished = headers.and_then(|headers| self.train.finish(route, &headers));
-        if count > 1 {
-            host.stats.count(Stat::TxTrains);
-        }
-        matches!(hand_over(&host.stats, finished, count, total), Handed::Over)
+        let handed = send_off(&host.stats, route, &self.header, self.train);
+        matches!(handed, Handed::Over)
     }
 }
 
@@ -412,20 +408,25 @@ impl Load<'_> {
             }
         }
         // CAST: at most `count`.
-        let (made, total) = (train.count() as u32, train.payload_len());
+        let made = train.count() as u32;
         if made == 0 {
             return self.send_one(route, self.burst.packet(at));
         }
-        let finished = self
-            .header
-            .emit(total)
-            .ok_or(EMSGSIZE)
-            .and_then(|headers| train.finish(route, &headers));
-        if made > 1 {
-            self.stats().count(Stat::TxTrains);
-        }
-        Ok((hand_over(self.stats(), finished, made, total), made))
+        Ok((send_off(self.stats(), route, &self.header, train), made))
     }
+}
+
+/// Puts the headers before a train, which are those of its first packet but for the length, and
+/// gives it to the network.
+fn send_off(stats: &Stats, route: &Route, header: &TxHeader, train: TxTrain) -> Handed {
+    // CAST: No more than a packet has bytes.
+    let (count, total) = (train.count() as u32, train.payload_len());
+    let headers = header.emit(total).ok_or(EMSGSIZE);
+    let finished = headers.and_then(|headers| train.finish(route, &headers));
+    if count > 1 {
+        stats.count(Stat::TxTrains);
+    }
+    hand_over(stats, finished, count, total)
 }
 
 /// Gives packets to the network: `count`, of `bytes` bytes of UDP payload.
