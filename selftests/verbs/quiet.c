@@ -183,6 +183,54 @@ static int quiet_until_awaited(void)
 	return pair_down(&p);
 }
 
+#define PAIRS 4
+
+/* Several queue pairs of one thread, filled in turn. */
+static int quiet_in_turn(void)
+{
+	struct opts o = options(), lent = o;
+	struct pair p[PAIRS];
+	int i, k, round;
+
+	for (k = 0; k < PAIRS; k++) {
+		p[k].o = o;
+		run_ok(ep_create(&p[k].a, &host_a, &lent));
+		run_ok(ep_create(&p[k].b, &host_b, &o));
+		run_ok(pair_connect(&p[k]));
+		lent.send_cq = p[0].a.scq;
+	}
+	for (round = 0; round < 12; round++) {
+		/* Bursts, as they fill a queue; at last each gets one. */
+		int n = round < 8 ? 17 + rand() % (COUNT - 17) : 1;
+		int first = rand() % PAIRS;
+
+		for (k = 0; k < PAIRS; k++)
+			run_ok(post_receives(&p[k].b, n));
+		for (k = 0; k < PAIRS; k++)
+			for (i = 0; i < n; i++)
+				check_ok(post_quietly(&p[(first + k) % PAIRS].a,
+						      i, 0));
+		for (k = 0; k < PAIRS; k++)
+			run_ok(all_arrived(&p[k].b, n));
+	}
+	/* One that goes leaves the others' alone. */
+	for (k = PAIRS - 1; k >= 0; k--) {
+		run_ok(post_receives(&p[0].b, 40));
+		run_ok(post_receives(&p[k].b, 40));
+		for (i = 0; i < 40; i++)
+			check_ok(post_quietly(&p[k].a, i, 0));
+		if (k) {
+			check_ok(ibv_destroy_qp(p[k].a.qp));
+			p[k].a.qp = NULL;
+		}
+		for (i = 0; k && i < 40; i++)
+			check_ok(post_quietly(&p[0].a, i, 0));
+		run_ok(all_arrived(&p[0].b, 40));
+		run_ok(pair_down(&p[k]));
+	}
+	return 0;
+}
+
 /* Each one ends: it arrived, or its work request is flushed. */
 static int quiet_then_error(void)
 {
@@ -242,6 +290,7 @@ static const struct testcase cases[] = {
 	{ "quiet_lists", quiet_lists },
 	{ "quiet_answers", quiet_answers },
 	{ "quiet_until_awaited", quiet_until_awaited },
+	{ "quiet_in_turn", quiet_in_turn, 60 },
 	{ "quiet_then_error", quiet_then_error, 60 },
 	{ "quiet_then_reset", quiet_then_reset },
 	{ "quiet_then_destroy", quiet_then_destroy, 60 },

@@ -194,7 +194,8 @@ int ep_create(struct ep *e, struct host *h, const struct opts *o)
 		e->ch = ibv_create_comp_channel(h->ctx);
 		check(e->ch);
 	}
-	e->scq = ibv_create_cq(h->ctx, cqe, NULL, e->ch, 0);
+	e->borrows_scq = o->send_cq;
+	e->scq = o->send_cq ?: ibv_create_cq(h->ctx, cqe, NULL, e->ch, 0);
 	check(e->scq);
 	e->rcq = ibv_create_cq(h->ctx, cqe, NULL, e->ch, 0);
 	check(e->rcq);
@@ -223,7 +224,7 @@ int ep_destroy(struct ep *e)
 		check_ok(ibv_destroy_qp(e->qp));
 	if (e->mr)
 		check_ok(ibv_dereg_mr(e->mr));
-	if (e->scq)
+	if (e->scq && !e->borrows_scq)
 		check_ok(ibv_destroy_cq(e->scq));
 	if (e->rcq)
 		check_ok(ibv_destroy_cq(e->rcq));

@@ -91,12 +91,14 @@ struct opts {
 	size_t buf;
 	bool channel;
 	int patience_ms;	/* so long a link may be down as it connects */
+	struct ibv_cq *send_cq;	/* another's, instead of one of its own */
 };
 
 struct ep {
 	struct host *h;
 	struct ibv_comp_channel *ch;
 	struct ibv_cq *scq, *rcq;
+	bool borrows_scq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	uint8_t *buf;

@@ -20,6 +20,7 @@ use softirq::{
 
 use crate::{
     detail::Listener,
+    hold::LeftBehind,
     ring::Ring, //
 };
 
@@ -67,6 +68,8 @@ struct Inner {
 #[pin_data]
 pub(crate) struct CompletionQueue {
     target: CqTarget,
+    /// Of its send queues.
+    pub(crate) left_behind: LeftBehind,
     #[pin]
     inner: BhSpinLock<Inner>,
 }
@@ -118,6 +121,7 @@ impl CompletionQueue {
         Arc::pin_init(
             pin_init!(Self {
                 target,
+                left_behind: LeftBehind::new(),
                 inner <- new_bh_spinlock!(Inner {
                     entries,
                     armed: Armed::No,

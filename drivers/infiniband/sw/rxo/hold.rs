@@ -5,7 +5,8 @@
 //! A process that streams small messages and posts them one by one pays for each a visit to the
 //! queue pair and a walk through the network stack. So a message of such a stream that nobody is
 //! known to wait for is left in the ring: the next visit, whatever it is for, takes it along, and
-//! some travel as one. If none comes within [`HOLD_NS`], the timer's does.
+//! some travel as one. If none comes within [`HOLD_NS`], the timer's does. A thread that goes on
+//! with another queue pair takes along what it left behind in the one before ([`LeftBehind`]).
 //!
 //! Nobody waits for a message if its sender wants no completion and its receiver no event, and
 //! the receiver hasn't sent anything itself since the stream began: who answers is waited for.
@@ -15,10 +16,13 @@
 //! What is read here a process wrote and may change at will. It decides about nothing but when its
 //! own messages leave.
 
-use kernel::sync::atomic::{
-    Atomic,
-    Full,
-    Relaxed, //
+use kernel::{
+    current,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed, //
+    }, //
 };
 use rdma::send_flags;
 
@@ -49,6 +53,37 @@ pub(crate) enum Fate {
     WaitsFirst,
     /// It waits with others.
     Waits,
+}
+
+/// Which queue pair a thread left messages behind in, among those that share a completion queue:
+/// who polls them together fills them in turn.
+///
+/// If several threads do so, each finds its own now and then; the timer is there for the rest.
+pub(crate) struct LeftBehind(Atomic<u64>);
+
+impl LeftBehind {
+    pub(crate) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// The current thread rang the doorbell of queue pair `number`. Returns the other one that its
+    /// messages still wait in.
+    pub(crate) fn rung(&self, number: u32, fate: Fate) -> Option<u32> {
+        let was = self.0.load(Relaxed);
+        if fate == Fate::Waits || was == 0 && fate == Fate::Leaves {
+            return None;
+        }
+        // CAST: thread IDs are positive.
+        let thread = u64::from(current!().pid() as u32) << 32;
+        let mine = was & !u64::from(u32::MAX) == thread;
+        match fate {
+            Fate::WaitsFirst => self.0.store(thread | u64::from(number), Relaxed),
+            _ if mine => self.0.store(0, Relaxed),
+            _ => (),
+        }
+        // CAST: its lower half.
+        Some(was as u32).filter(|&other| mine && other != number)
+    }
 }
 
 /// What is known of the posts of a process to a send queue.

@@ -726,11 +726,28 @@ impl QueuePair {
             if fate == Fate::WaitsFirst {
                 this.timer.arm_at_latest(this, now.saturating_add(HOLD_NS));
             }
+            if let Some(other) = this.send_cq.left_behind.rung(this.number, fate) {
+                let other = this.port.ns.switch.get(other);
+                if let Some(other) = other.filter(|other| other.is_holding()) {
+                    // How that ends concerns its own completions.
+                    let _ = Self::send_posted(other.as_arc_borrow());
+                }
+            }
             if fate != Fate::Leaves {
                 this.port.stats.count(Stat::TxHeld);
                 return Ok(());
             }
         }
+        Self::send_posted(this)
+    }
+
+    /// Tells whether there is something in its ring that waits.
+    fn is_holding(&self) -> bool {
+        self.hold.as_ref().is_some_and(Hold::is_waiting)
+    }
+
+    /// Takes what a process posted in its ring, and sends as much of it as may be sent now.
+    fn send_posted(this: ArcBorrow<'_, Self>) -> Result {
         Self::furnish(this)?;
         // From another CPU packets could overtake those that are sent from this one.
         let _one_cpu = OneCpu::stay();
