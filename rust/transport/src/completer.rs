@@ -297,6 +297,7 @@ impl<E: Env> Qp<E> {
     /// The peer has no receive for the packet at `psn`.
     fn on_rnr(&mut self, now: Instant, psn: Psn, timer: u8, env: &mut E) {
         env.count(Counter::RxRnrNaks);
+        self.req.asking.had_no_receive();
         env.trace(Trace::NakReceived {
             kind: NakKind::Rnr(timer),
             psn,

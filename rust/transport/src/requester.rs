@@ -145,8 +145,9 @@ impl From<Idle> for Wait {
 
 /// Whether a message may go beyond the credits that the peer told.
 ///
-/// A peer that told of none left also tells when there are some again, so a probe is for the case that this gets lost, or
-/// that the peer gave up looking. Until it took a message it need not tell: the first one is a probe at once.
+/// A peer that told of none left is asked whether there are some by now (see [`asking`]), and from then on tells when there
+/// are. So a probe is for the case that this gets lost, or that the peer doesn't tell, or gave up looking. Until it took a
+/// message it need not tell: the first one is a probe at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     /// Nothing waits for credit.
@@ -305,9 +306,11 @@ impl Requester {
     /// The peer has receives up to message `limit`, or does not count.
     pub(crate) fn grant(&mut self, now: Instant, limit: Option<Ssn>) {
         self.told = self.takes_receives.then_some(now);
+        let more = limit.is_none_or(|l| l.after(self.lsn));
+        self.asking.credit_told(more);
         match limit {
             None => self.unlimited = true,
-            Some(l) if l.after(self.lsn) => self.lsn = l,
+            Some(l) if more => self.lsn = l,
             Some(_) => return,
         }
         self.probe = Probe::Idle;
@@ -373,7 +376,9 @@ impl<E: Env> Qp<E> {
             }
             Err(why) => {
                 self.note_idle(now, why, psn, env);
-                None
+                (why == Idle::Credit)
+                    .then(|| self.credit_question(env))
+                    .flatten()
             }
         }
     }
@@ -398,6 +403,7 @@ impl<E: Env> Qp<E> {
             env.count(stalls);
             env.trace(Trace::Stall { why, psn });
         }
+        self.req.asking.wait_begins(why == Idle::Credit);
         self.req.idle = why;
         self.req.idle_since = now;
     }
@@ -536,6 +542,9 @@ impl<E: Env> Qp<E> {
         // 9.7.7.2: one message beyond the limit may probe.
         if ssn.after(self.req.lsn.next()) {
             return Err(Idle::Credit.into());
+        }
+        if self.req.asking.has_always_credit() {
+            return Ok(());
         }
         let delay = time::ack_timeout(self.set.timeout).unwrap_or(PROBE_DELAY);
         let due = self

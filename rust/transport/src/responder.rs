@@ -54,7 +54,8 @@ pub const ACK_BOUND: u32 = 64;
 /// The serial number of a PSN counts full turns too. It begins here, so that the PSNs before the first have one as well.
 const FIRST_TURN: u64 = 1 << 24;
 
-/// The peer was told that no receive is posted. When one is, by a process that makes no call for it, the peer is to know.
+/// The peer asked, and was told that no receive is posted. When one is, by a process that makes no call for it, the peer is
+/// to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Watch {
     /// When to look.
@@ -98,8 +99,8 @@ pub(crate) struct Responder<R> {
     done_again: Option<u64>,
     /// The first packet came.
     established: bool,
-    /// The peer sends what takes receives.
-    takes_receives: bool,
+    /// The peer asked how many receives there are, and sent nothing new since.
+    asked: bool,
     /// For receives, if none was left.
     pub(crate) watch: Option<Watch>,
 }
@@ -120,7 +121,7 @@ impl<R> Responder<R> {
             answers: 0,
             done_again: None,
             established: false,
-            takes_receives: false,
+            asked: false,
             watch: None,
         }
     }
@@ -217,7 +218,7 @@ impl<E: Env> Qp<E> {
 
     /// The peer is being told so many credits.
     fn note_credits(&mut self, now: Instant, credit: u8) {
-        let awaited = credit == 0 && self.resp.takes_receives && self.state.permits().receive;
+        let awaited = credit == 0 && self.resp.asked && self.state.permits().receive;
         self.resp.watch = awaited.then(|| Watch {
             at: now.saturating_add(FIRST_LOOK),
             wait: FIRST_LOOK,
@@ -259,6 +260,7 @@ impl<E: Env> Qp<E> {
             return Verdict::Done;
         }
         self.resp.gap = false;
+        self.resp.asked = false;
         // It was only late: what was about to be said of it is wrong by now.
         if matches!(self.resp.reply, Some(Reply::Nak { .. })) {
             self.resp.reply = None;
@@ -299,6 +301,7 @@ impl<E: Env> Qp<E> {
     fn on_duplicate(&mut self, pkt: &Parsed, info: &Info, env: &mut E) {
         let empty = pkt.headers.reth.is_some_and(|r| r.len == 0);
         let asks = info.op == Op::Write && info.position == Position::Only && empty;
+        self.resp.asked |= asks;
         env.count(if asks {
             Counter::RxAckProbes
         } else {

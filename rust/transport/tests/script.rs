@@ -970,8 +970,10 @@ fn credit_told_to_be_none_is_probed_after_the_ack_timeout() {
     s.rx(ack(100, 0x00, 0));
     assert_eq!(s.seen(), [(0x01, 101), (0x02, 102)]);
     s.rx(ack(102, 0x00, 1));
-    assert_eq!(s.seen(), []);
+    assert_eq!(s.seen(), [(0x0a, 102)]);
     assert_eq!(s.idle(), Idle::Credit);
+    s.rx(ack(102, 0x00, 1));
+    assert_eq!(s.seen(), []);
     let probes = s.n.host.counted(Counter::CreditProbes);
     assert_eq!(Some(s.wait()), time::ack_timeout(s.c.timeout));
     // Its first packet only.
@@ -993,19 +995,141 @@ fn credit_update_ends_the_wait_whatever_it_acknowledges() {
         .quiet()
         .data(1, 0));
     s.post(3, SendOp::Send, 1);
-    assert_eq!(s.seen(), []);
+    assert_eq!(s.seen(), [(0x0a, 101)]);
     // An ACK never names a READ: this one is of the SEND before it.
     s.rx(ack(100, 0x01, 2));
     assert_eq!(s.seen(), [(0x04, 102)]);
     assert_eq!(Some(s.wait()), time::ack_timeout(s.c.timeout));
 }
 
+/// An empty duplicate, as from a requester that waits for credit.
+fn question(psn: u32) -> P {
+    p(Opcode::RC_WRITE_ONLY, psn).reth(0, 0, 0)
+}
+
 #[test]
-fn receive_posted_after_none_was_left_is_told() {
+fn credit_is_asked_for_once_where_one_is_waited_for() {
+    let mut s = script(config());
+    s.post(1, SendOp::Send, 1);
+    s.tx();
+    s.rx(ack(100, 0x00, 1));
+    assert_eq!(s.seen(), []);
+    let asked = s.n.host.counted(Counter::TxAckProbes);
+    s.post(2, SendOp::Send, 1);
+    assert_eq!(s.seen(), [(0x0a, 100)]);
+    s.post(3, SendOp::Send, 1);
+    assert_eq!(s.seen(), []);
+    s.rx(ack(100, 0x00, 1));
+    assert_eq!(s.seen(), []);
+    assert_eq!(s.n.host.counted(Counter::TxAckProbes), asked + 1);
+    // The next wait is another.
+    s.rx(ack(100, 0x01, 1));
+    assert_eq!(s.seen(), [(0x04, 101)]);
+    s.rx(ack(101, 0x00, 2));
+    assert_eq!(s.seen(), [(0x0a, 101)]);
+}
+
+#[test]
+fn credit_is_not_asked_for_while_an_acknowledgement_is_to_bring_some() {
+    let mut s = script(config());
+    for id in 0..3 {
+        s.post(id, SendOp::Send, 1);
+    }
+    assert_eq!(s.seen(), [(0x04, 100)]);
+    s.rx(ack(100, 0x01, 1));
+    assert_eq!(s.seen(), [(0x04, 101)]);
+    assert_eq!(s.idle(), Idle::Credit);
+    s.rx(ack(101, 0x00, 2));
+    assert_eq!(s.seen(), [(0x0a, 101)]);
+}
+
+#[test]
+fn peer_that_had_credit_whenever_asked_is_asked_no_more() {
+    let mut s = script(config());
+    s.post(0, SendOp::Send, 1);
+    s.tx();
+    s.rx(ack(100, 0x00, 1));
+    let (mut n, mut last) = (1, 100);
+    // One message with a question before it; says whether there was one.
+    let mut message = |s: &mut Script| {
+        s.post(n, SendOp::Send, 1);
+        let mut seen = s.seen();
+        let asked = seen == [(0x0a, last)];
+        if asked {
+            s.rx(ack(last, 0x01, n as u32));
+            seen = s.seen();
+        }
+        last += 1;
+        n += 1;
+        assert_eq!(seen, [(0x04, last)]);
+        (asked, last, n as u32)
+    };
+    for _ in 0..64 {
+        let (asked, psn, msn) = message(&mut s);
+        assert!(asked);
+        s.rx(ack(psn, 0x00, msn));
+    }
+    for _ in 0..10 {
+        let (asked, psn, msn) = message(&mut s);
+        assert!(!asked);
+        s.rx(ack(psn, 0x00, msn));
+    }
+    // Once it has none, it is asked again, for longer.
+    let (_, psn, msn) = message(&mut s);
+    s.rx(ack(psn, 0x20, msn - 1));
+    s.wait();
+    assert_eq!(s.seen(), [(0x04, psn)]);
+    s.rx(ack(psn, 0x00, msn));
+    for _ in 0..4 * 64 {
+        let (asked, psn, msn) = message(&mut s);
+        assert!(asked);
+        s.rx(ack(psn, 0x00, msn));
+    }
+    assert!(!message(&mut s).0);
+}
+
+#[test]
+fn question_for_credit_is_answered_with_what_there_is() {
     let mut s = script(config());
     s.n.post_recv(1, BASE, 8);
     s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
     assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    s.n.post_recv(2, BASE, 8);
+    s.rx(question(100));
+    assert_eq!(s.reply(), Some((100, 0x01, 1)));
+    assert_eq!(s.n.qp.deadline(), None);
+}
+
+#[test]
+fn receives_are_not_looked_for_unless_the_peer_asked() {
+    let mut s = script(config());
+    s.n.post_recv(1, BASE, 8);
+    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    assert_eq!(s.n.qp.deadline(), None);
+    // Nor once it has sent something else.
+    s.rx(question(100));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    assert!(s.n.qp.deadline().is_some());
+    s.rx(p(Opcode::RC_WRITE_ONLY, 101).reth(BASE, RKEY, 4).data(4, 1));
+    assert_eq!(s.reply(), Some((101, 0x00, 2)));
+    assert_eq!(s.n.qp.deadline(), None);
+}
+
+/// A receive was taken, the last one, and the peer asked for another in vain.
+fn asked_in_vain() -> Script {
+    let mut s = script(config());
+    s.n.post_recv(1, BASE, 8);
+    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
+    s.reply();
+    s.rx(question(100));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    s
+}
+
+#[test]
+fn receive_posted_after_none_was_left_is_told() {
+    let mut s = asked_in_vain();
     // Looks again and again, less and less often.
     let first = s.wait();
     assert_eq!(s.reply(), None);
@@ -1020,10 +1144,7 @@ fn receive_posted_after_none_was_left_is_told() {
 
 #[test]
 fn receive_that_never_comes_is_not_looked_for_for_ever() {
-    let mut s = script(config());
-    s.n.post_recv(1, BASE, 8);
-    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
-    s.reply();
+    let mut s = asked_in_vain();
     let mut looks = 0;
     while s.n.qp.deadline().is_some() {
         s.wait();
@@ -1035,10 +1156,7 @@ fn receive_that_never_comes_is_not_looked_for_for_ever() {
 
 #[test]
 fn receive_is_told_with_the_next_thing_that_happens() {
-    let mut s = script(config());
-    s.n.post_recv(1, BASE, 8);
-    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
-    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    let mut s = asked_in_vain();
     // A reply, say, to the message.
     s.n.post_recv(2, BASE, 8);
     s.post(1, SendOp::Send, 1);
@@ -1064,14 +1182,6 @@ fn credit_is_not_waited_for_before_the_first_message_that_takes_a_receive() {
     s.rx(ack(100, 0x00, 1));
     s.post(2, SendOp::Send, 1);
     assert_eq!(s.seen(), [(0x04, 101)]);
-}
-
-#[test]
-fn receives_are_not_looked_for_where_none_is_ever_taken() {
-    let mut s = script(config());
-    s.rx(p(Opcode::RC_WRITE_ONLY, 100).reth(BASE, RKEY, 4).data(4, 1));
-    assert_eq!(s.reply(), Some((100, 0x00, 1)));
-    assert_eq!(s.n.qp.deadline(), None);
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! It is up to the requester which packets have the AckReq bit. Where a completion is wanted, the last packet of the message
 //! asks. A message that nobody waits for is acknowledged by and by, with those that follow. Should none follow, a request
 //! that was acknowledged long ago is repeated, without its data: a duplicate is not carried out again, and answered with
-//! how far the peer has come (C9-105).
+//! how far the peer has come (C9-105). The same question is asked where the peer told of no receive left: it may have some
+//! by now. A peer that always had is not asked any more, until it says that it wasn't ready.
 
 use super::ACK_INTERVAL;
 use crate::burst::{
@@ -44,7 +45,29 @@ pub(crate) struct Asking {
     pub(crate) at: Option<Instant>,
     /// That time has come.
     due: bool,
+    /// For credit, in this wait for it.
+    for_credit: Question,
+    /// How often in a row it had some when asked.
+    had_credit: u32,
+    /// How often makes it one that always has.
+    trust: u32,
 }
+
+/// A question of one wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    /// There is none, or it was answered.
+    None,
+    /// To be asked.
+    Due,
+    /// Not answered yet.
+    Open,
+}
+
+/// How often in a row a peer has credit when asked, to be trusted to have some always;
+const TRUST: u32 = 64;
+/// and if that proved wrong several times.
+const MOST_TRUST: u32 = 1 << 12;
 
 impl Asking {
     /// Nothing was sent before `psn`.
@@ -53,7 +76,44 @@ impl Asking {
             until: psn,
             at: None,
             due: false,
+            for_credit: Question::None,
+            had_credit: 0,
+            trust: TRUST,
         }
+    }
+
+    /// A wait began that is for credit, or for something else.
+    pub(super) fn wait_begins(&mut self, for_credit: bool) {
+        self.for_credit = if for_credit {
+            Question::Due
+        } else {
+            Question::None
+        };
+    }
+
+    /// The peer told how many receives it has: more than was known, or not.
+    pub(super) fn credit_told(&mut self, more: bool) {
+        if self.for_credit == Question::Open {
+            self.for_credit = Question::None;
+            self.had_credit = if more {
+                self.had_credit.saturating_add(1)
+            } else {
+                0
+            };
+        }
+    }
+
+    /// Whether the peer has a receive whenever a message comes, as far as is known.
+    pub(super) fn has_always_credit(&self) -> bool {
+        self.had_credit >= self.trust
+    }
+
+    /// The peer had none.
+    pub(crate) fn had_no_receive(&mut self) {
+        if self.has_always_credit() {
+            self.trust = self.trust.saturating_mul(4).min(MOST_TRUST);
+        }
+        self.had_credit = 0;
     }
 }
 
@@ -106,6 +166,21 @@ impl<E: Env> Qp<E> {
         }
         self.req.asking.until = edge;
         self.arm_ack_timer(now);
+        Some(self.empty_duplicate(env))
+    }
+
+    /// The packet that asks for credit, where one is waited for: once, and when all was acknowledged. Before that,
+    /// acknowledgements that are under way bring it.
+    pub(super) fn credit_question(&mut self, env: &mut E) -> Option<Burst> {
+        let asks = self.req.asking.for_credit == Question::Due && self.comp.una == self.req.edge;
+        asks.then(|| {
+            self.req.asking.for_credit = Question::Open;
+            self.empty_duplicate(env)
+        })
+    }
+
+    /// What is answered with how far the peer has come and how many receives it has.
+    fn empty_duplicate(&self, env: &mut E) -> Burst {
         env.count(Counter::TxAckProbes);
         let headers = Headers {
             bth: Bth {
@@ -117,6 +192,6 @@ impl<E: Env> Qp<E> {
             reth: Some(Reth::default()),
             ..Headers::default()
         };
-        Some(self.single(headers, Owner::Nobody))
+        self.single(headers, Owner::Nobody)
     }
 }
