@@ -138,6 +138,18 @@ credits() # RECEIVES LEAST-STALLS
 	done
 	return 1
 }
+# A peer that always has a receive in time, though it never has two, is asked for
+# credit before some messages at first, and then no more.
+asked_little()
+{
+	snapshot
+	link one_receive || return 1
+	after
+	echo "$(counted a credit_stalls) credit stalls, $(counted a tx_ack_probes) questions," \
+		"$(counted a credit_probes) without credit, $(counted b tx_rnr_naks) RNR NAKs"
+	[ "$(counted a tx_ack_probes)" -le 64 ] && [ "$(counted a credit_probes)" -ge 200 ] && [ "$(counted b tx_rnr_naks)" = 0 ]
+}
+t "one receive for each message: the peer is soon asked no more" asked_little
 exec 3>&1
 t "ib_send_bw with 4 receives: credit stalls, no RNR NAKs" credits 4 1
 t "ib_send_bw with 16 receives: no RNR NAKs" credits 16 0

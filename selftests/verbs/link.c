@@ -773,6 +773,20 @@ static int late_receive(void)
 	return 0;
 }
 
+/* The only receive is posted just before the message that it is for. */
+static int one_receive(void)
+{
+	struct opts o = link_opts();
+	struct pair p;
+	uint32_t i;
+
+	run_ok(up(&p, &o));
+	for (i = 0; i < 300; i++)
+		run_ok(message(&p.a, &p.b, IBV_WR_SEND, i % 7 ? 100 : FIVE, i));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
 /* ---- everything that can be seen on the wire --------------------------------- */
 
 static int refused(enum ibv_wr_opcode op, uint32_t rkey, uint64_t skew,
@@ -1094,6 +1108,7 @@ static const struct testcase cases[] = {
 	{ "one_fadd", one_fadd, 0 },
 	{ "ten_sends", ten_sends, 0 },
 	{ "late_receive", late_receive, 0 },
+	{ "one_receive", one_receive, 60 },
 	{ "bad_receive", bad_receive, 0 },
 	{ "emit", emit, 60 },
 	{ "retry_time", retry_time, 60 },
