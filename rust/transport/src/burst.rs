@@ -14,6 +14,7 @@ use crate::wire::{
     Ieth,
     ImmDt,
     Reth,
+    Syndrome,
     ICRC_LEN, //
 };
 
@@ -319,6 +320,18 @@ impl Burst {
     /// Whether these are requests, not responses.
     pub fn is_request(&self) -> bool {
         matches!(self.owner, Owner::Request { .. })
+    }
+
+    /// Whether this is an ACK: one that follows says the same, and how far the peer has come since.
+    pub fn is_ack(&self) -> bool {
+        match self.plan {
+            Plan::Single(h) => {
+                h.bth.opcode == Opcode::RC_ACKNOWLEDGE
+                    && h.aeth
+                        .is_some_and(|a| matches!(a.syndrome, Syndrome::Ack { .. }))
+            }
+            Plan::Run { .. } => false,
+        }
     }
 
     /// The send slot that a request belongs to, whether it has payload or not.

@@ -194,6 +194,13 @@ impl<R> Responder<R> {
 }
 
 impl<E: Env> Qp<E> {
+    /// An ACK that was polled did not leave: there is to be another.
+    pub fn ack_lost(&mut self) {
+        if self.state.permits().receive {
+            self.resp.want_ack();
+        }
+    }
+
     /// Looks for receives after none was left, and tells the peer of them.
     pub(crate) fn look_for_receives(&mut self, env: &mut E) {
         if self.resp.watch.is_some() && env.posted_recvs() != Some(0) {

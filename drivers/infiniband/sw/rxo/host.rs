@@ -61,7 +61,8 @@ use crate::{
     stats::{
         Stat,
         Stats, //
-    }, //
+    },
+    tx::Ready, //
 };
 
 /// Bytes of the routing header before a datagram in its receive.
@@ -142,9 +143,11 @@ pub(crate) struct Host {
     pub(crate) history: History,
 }
 
-/// Calls to consumers that wait for the end of the critical section.
-#[derive(Clone, Copy, Default)]
+/// What waits for the end of the critical section: calls to consumers, and an ACK.
+#[derive(Default)]
 pub(crate) struct Pending {
+    /// Whoever the message is for may answer at once, and need the queue pair's lock for that.
+    pub(crate) ack: Option<Ready>,
     send_cq: Calls,
     recv_cq: Calls,
     events: u32,

@@ -104,6 +104,7 @@ use crate::{
     tx::{
         self,
         Convoy,
+        Ready,
         Rest,
         Wait,
         Way, //
@@ -151,6 +152,8 @@ pub(crate) struct Inner {
     waiting: Waiting,
     /// The network refused a convoy: what follows goes one by one, until it takes something again.
     one_by_one: bool,
+    /// It refused an ACK: the next one leaves, or waits, while the lock is held.
+    acks_here: bool,
     /// The peer sent a request since the last visit ended.
     asked: bool,
 }
@@ -410,6 +413,7 @@ impl QueuePair {
                     buffer: KVec::new(),
                     waiting: Waiting::default(),
                     one_by_one: false,
+                    acks_here: false,
                     asked: false,
                 }), "QueuePair::inner"),
                 sq_slots: p.sq_slots,
@@ -479,8 +483,8 @@ impl QueuePair {
                 };
                 let pending = this.end_visit(this, inner, again);
                 drop(both);
-                this.deliver(pending);
-                peer.deliver(others);
+                Self::deliver(this, pending);
+                Self::deliver(peer, others);
                 return Some((ret, again.is_some()));
             }
         }
@@ -493,7 +497,7 @@ impl QueuePair {
             let again = this.transmit(inner, now);
             (ret, again, this.end_visit(this, inner, again))
         };
-        this.deliver(pending);
+        Self::deliver(this, pending);
         Some((ret, again.is_some()))
     }
 
@@ -532,14 +536,18 @@ impl QueuePair {
         }
     }
 
-    /// Makes the calls to consumers, after the lock has been released.
-    fn deliver(&self, pending: Pending) {
+    /// Makes the calls to consumers and sends the ACK, after the lock has been released.
+    fn deliver(this: ArcBorrow<'_, Self>, mut pending: Pending) {
+        let ack = pending.ack.take();
         pending.deliver(
-            &self.send_cq,
-            &self.recv_cq,
-            self.srq.as_deref(),
-            &self.target,
+            &this.send_cq,
+            &this.recv_cq,
+            this.srq.as_deref(),
+            &this.target,
         );
+        if ack.is_some_and(|ack| !ack.send(&this.port.stats)) {
+            Self::visit(this, |inner, _| inner.ack_was_refused());
+        }
     }
 
     /// The queue pair of this host that this one may be connected to.
@@ -614,6 +622,11 @@ impl QueuePair {
                 return inner.see_off(convoy);
             };
             left = left.saturating_sub(burst.count);
+            inner.send_ready();
+            if burst.is_ack() && inner.make_ready(&burst) {
+                inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
+                continue;
+            }
             if inner.board(&mut convoy, &burst, mark, left > 0) {
                 inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
                 continue;
@@ -1142,6 +1155,39 @@ impl Inner {
         let result = tx::send_burst(qp, host, &mut way, ip_id, burst, from);
         ah.remember(way.into_route());
         result
+    }
+
+    /// Makes an ACK that leaves when the lock has been released, if nothing else is to be sent before:
+    /// it goes through all of the network stack, and whoever waited for the message it is for may
+    /// want the lock by now. True if that can be.
+    fn make_ready(&mut self, burst: &Burst) -> bool {
+        if core::mem::take(&mut self.acks_here) {
+            return false;
+        }
+        let Self {
+            qp,
+            host,
+            way,
+            ip_id,
+            ..
+        } = self;
+        let way = way.as_mut();
+        host.pending.ack = way.and_then(|way| Ready::make(qp, host, way, ip_id, burst));
+        host.pending.ack.is_some()
+    }
+
+    /// Sends an ACK that was to leave later: what is sent next must not overtake it.
+    fn send_ready(&mut self) {
+        let ack = self.host.pending.ack.take();
+        if ack.is_some_and(|ack| !ack.send(&self.host.stats)) {
+            self.ack_was_refused();
+        }
+    }
+
+    /// The network has no room for an ACK that had been made: there is to be another, that waits here.
+    fn ack_was_refused(&mut self) {
+        self.acks_here = true;
+        self.qp.ack_lost();
     }
 
     /// Lets a burst travel with others that come after it or before it, if it may; `more` tells

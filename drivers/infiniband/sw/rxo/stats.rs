@@ -165,6 +165,11 @@ impl Stats {
         core::mem::replace(&mut self.set, set)
     }
 
+    /// Tells whether what is counted here counts in the port's alone.
+    pub(crate) fn is_unbound(&self) -> bool {
+        self.set.is_none()
+    }
+
     #[inline]
     fn add_at(&self, index: usize, n: u64) {
         self.all.add(index, n);

@@ -180,6 +180,47 @@ pub(crate) fn send_burst(
     Ok(None)
 }
 
+/// A packet that is ready to leave.
+pub(crate) struct Ready {
+    packet: TxPacket,
+    len: usize,
+}
+
+impl Ready {
+    /// Makes the only packet of a burst. [`None`] if that can't be done now, or if who sends it could
+    /// not count it right.
+    pub(crate) fn make(
+        qp: &Qp<Host>,
+        host: &Host,
+        way: &mut Way,
+        ip_id: &mut u16,
+        burst: &Burst,
+    ) -> Option<Self> {
+        if !host.stats.is_unbound() {
+            return None;
+        }
+        let header = way.header(*ip_id);
+        let route = way.route(&host.port).ok()?;
+        let load = Load {
+            qp,
+            host,
+            burst,
+            header,
+        };
+        let (packet, len) = load.make(route, burst.packet(0)).ok()??;
+        *ip_id = ip_id.wrapping_add(1);
+        Some(Self {
+            packet: packet.ok()?,
+            len,
+        })
+    }
+
+    /// Sends it. False if the network's queue is full.
+    pub(crate) fn send(self, stats: &Stats) -> bool {
+        matches!(hand_over(stats, Ok(self.packet), 1, self.len), Handed::Over)
+    }
+}
+
 /// What a burst waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -365,19 +406,30 @@ impl Load<'_> {
         }
     }
 
-    /// Sends a packet.
-    fn send_one(&self, route: &Route, packet: PacketOut) -> Result<(Handed, u32), PlaceFault> {
+    /// Makes a packet, and tells how long it is; [`None`] without memory for it.
+    fn make(
+        &self,
+        route: &Route,
+        packet: PacketOut,
+    ) -> Result<Option<(Result<TxPacket>, usize)>, PlaceFault> {
         let total = packet.wire_len();
         let begun = TxSkb::alloc(route.family(), route.link_room(), total);
         let Ok(mut skb) = begun else {
-            self.stats().count(Stat::TxDropped);
-            return Ok((Handed::Over, 1));
+            return Ok(None);
         };
         let out = skb.put_for_overwrite(total).ok_or(WcStatus::LocQpOpErr)?;
         let below = self.header.emit(total).ok_or(WcStatus::LocQpOpErr)?;
         self.write(&packet, &below, out)?;
-        let finished = skb.finish(route, &below);
-        Ok((hand_over(self.stats(), finished, 1, total), 1))
+        Ok(Some((skb.finish(route, &below), total)))
+    }
+
+    /// Sends a packet.
+    fn send_one(&self, route: &Route, packet: PacketOut) -> Result<(Handed, u32), PlaceFault> {
+        let Some((packet, len)) = self.make(route, packet)? else {
+            self.stats().count(Stat::TxDropped);
+            return Ok((Handed::Over, 1));
+        };
+        Ok((hand_over(self.stats(), packet, 1, len), 1))
     }
 
     /// Sends as one what fits in a train of `room` bytes: packets from `at` on of `size` bytes, and
