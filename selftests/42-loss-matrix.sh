@@ -106,6 +106,7 @@ if [ "$RXO_DRIVER" = rxo ]; then
 	t "full queue: tbf" refusing
 	tap_program 120 "full queue: " "$BIN/quiet" -a "hosta:$DEVA" -b "hostb:$DEVB" \
 		quiet_stream quiet_lists quiet_until_awaited quiet_answers
+	tap_program 120 "full queue: " "$BIN/quiet" -b "hosta:$DEVA" -a "hostb:$DEVB" quiet_reads
 	ip netns exec hosta tc qdisc del dev eth0 root
 	t "full queue: it refused, and nothing was lost" was_refused
 fi

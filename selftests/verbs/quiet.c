@@ -231,6 +231,36 @@ static int quiet_in_turn(void)
 	return 0;
 }
 
+/* READs that nobody waits for but the last: their responses are small, too. */
+static int quiet_reads(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i, round;
+
+	run_ok(pair_up(&p, &o));
+	for (round = 0; round < 6; round++) {
+		for (i = 0; i < COUNT; i++)
+			fill(p.b.buf + i * SLOT, len_of(i), i + round);
+		memset(p.a.buf, 0, p.a.len);
+		for (i = 0; i < COUNT; i++)
+			check_ok(post_to(&p.a, (struct wr){
+				.id = i, .op = IBV_WR_RDMA_READ,
+				.flags = i % 100 == 99 ? IBV_SEND_SIGNALED : 0,
+				.off = i * SLOT, .len = len_of(i) }, &p.b,
+				i * SLOT));
+		for (i = 99; i < COUNT; i += 100)
+			run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 8000,
+					 NULL));
+		for (i = 0; i < COUNT; i++)
+			if (check_fill(p.a.buf + i * SLOT, len_of(i),
+				       i + round) >= 0)
+				fail("READ %d of round %d", i, round);
+	}
+	run_ok(expect_no_wc(p.a.scq, 0));
+	return pair_down(&p);
+}
+
 /* Each one ends: it arrived, or its work request is flushed. */
 static int quiet_then_error(void)
 {
@@ -291,6 +321,7 @@ static const struct testcase cases[] = {
 	{ "quiet_answers", quiet_answers },
 	{ "quiet_until_awaited", quiet_until_awaited },
 	{ "quiet_in_turn", quiet_in_turn, 60 },
+	{ "quiet_reads", quiet_reads, 60 },
 	{ "quiet_then_error", quiet_then_error, 60 },
 	{ "quiet_then_reset", quiet_then_reset },
 	{ "quiet_then_destroy", quiet_then_destroy, 60 },

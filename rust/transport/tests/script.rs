@@ -339,6 +339,64 @@ fn retracted_requests_before_a_failed_one_are_made_again() {
     assert_eq!(s.state(), QpState::Err);
 }
 
+/// A READ request of the peer's.
+fn read_request(psn: u32, len: u32) -> P {
+    p(Opcode::RC_READ_REQUEST, psn).reth(BASE, RKEY, len)
+}
+
+#[test]
+fn retracted_answers_are_made_again() {
+    let mut s = script(config());
+    for psn in 100..104 {
+        s.rx(read_request(psn, 8));
+    }
+    assert!(s.n.qp.has_small_answer());
+    let sent = s.out();
+    assert_eq!(sent.len(), 4);
+    assert!(!s.n.qp.has_small_answer());
+    // Not the first, nor what comes after the last.
+    s.n.qp.retract_answers(Psn::new(101), Psn::new(102));
+    assert!(s.n.qp.has_small_answer());
+    assert_eq!(s.out(), sent[1..3]);
+    // Nor twice what waits anyway.
+    s.n.qp.retract_answers(Psn::new(100), Psn::new(103));
+    s.n.qp.retract_answers(Psn::new(100), Psn::new(103));
+    assert_eq!(s.out(), sent);
+    assert_eq!(s.n.qp.answers_due(), false);
+}
+
+#[test]
+fn answers_are_small_if_they_are_one_packet_and_next() {
+    let mut s = script(config());
+    s.rx(read_request(100, 600));
+    s.rx(read_request(103, 8));
+    let mut fetch_add = p(Opcode::RC_FETCH_ADD, 104);
+    fetch_add.h.atomic = Some(AtomicEth {
+        va: BASE,
+        rkey: RKEY,
+        ..AtomicEth::default()
+    });
+    s.rx(fetch_add);
+    s.rx(read_request(105, 0));
+    assert!(!s.n.qp.has_small_answer());
+    let mut small = Vec::new();
+    while let Some(b) = s.n.qp.poll_transmit(s.now, 16, &mut s.n.host) {
+        s.n.qp.sent(s.now, &b, Ok(()), &mut s.n.host);
+        small.push((b.psn().get(), s.n.qp.has_small_answer()));
+    }
+    assert_eq!(
+        small,
+        [(100, true), (103, false), (104, true), (105, false)]
+    );
+    // An answer of several packets is never retracted, nor one that is forgotten.
+    s.n.qp.retract_answers(Psn::new(100), Psn::new(102));
+    assert_eq!(s.seen(), []);
+    s.to(QpState::Err);
+    s.n.qp.retract_answers(Psn::new(103), Psn::new(105));
+    assert!(!s.n.qp.has_small_answer());
+    assert_eq!(s.seen(), []);
+}
+
 #[test]
 fn nothing_is_retracted_that_is_over() {
     let mut s = script(config());

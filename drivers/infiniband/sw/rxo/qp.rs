@@ -103,6 +103,7 @@ use crate::{
     },
     tx::{
         self,
+        Cargo,
         Convoy,
         Ready,
         Rest,
@@ -617,6 +618,16 @@ impl QueuePair {
         let mut left = BUDGET;
         let mut convoy = None;
         while left > 0 {
+            // Responses come first, and what comes next must not overtake them.
+            let small = inner.qp.has_small_answer();
+            if convoy
+                .as_ref()
+                .is_some_and(|c: &Convoy| c.cargo.is_responses() && !small)
+            {
+                if let Some(at) = inner.see_off(convoy.take()) {
+                    return Some(at);
+                }
+            }
             let mark = inner.qp.mark();
             let Some(burst) = inner.qp.poll_transmit(now, left, &mut inner.host) else {
                 return inner.see_off(convoy);
@@ -627,13 +638,16 @@ impl QueuePair {
                 inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
                 continue;
             }
-            if inner.board(&mut convoy, &burst, mark, left > 0) {
+            if (small || burst.is_request()) && inner.board(&mut convoy, &burst, mark, left > 0) {
                 inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
                 continue;
             }
             if let Some(at) = inner.see_off(convoy.take()) {
-                if burst.is_request() {
-                    // It was taken back as well.
+                if small {
+                    inner.qp.retract_answers(burst.psn(), burst.psn());
+                }
+                // A request was taken back as well.
+                if small || burst.is_request() {
                     return Some(at);
                 }
             }
@@ -1190,8 +1204,8 @@ impl Inner {
         self.qp.ack_lost();
     }
 
-    /// Lets a burst travel with others that come after it or before it, if it may; `more` tells
-    /// whether there may be some after it now. `mark` is from before it.
+    /// Lets a burst of requests, or a small answer, travel with others that come after it or before
+    /// it, if it may; `more` tells whether there may be some after it now. `mark` is from before it.
     fn board(
         &mut self,
         convoy: &mut Option<Convoy>,
@@ -1199,17 +1213,23 @@ impl Inner {
         mark: Mark,
         more: bool,
     ) -> bool {
-        let single = burst.count == 1 && burst.is_request();
-        if !single || self.one_by_one || self.qp.qp_type() != QpType::Rc {
+        if burst.count != 1 || self.one_by_one || self.qp.qp_type() != QpType::Rc {
             return false;
         }
+        let cargo = Cargo::of(burst, mark);
         if let Some(convoy) = convoy {
-            return convoy.add(&self.qp, &self.host, burst);
+            return convoy.cargo.is_responses() == cargo.is_responses()
+                && convoy.add(&self.qp, &self.host, burst);
         }
-        let Some(way) = self.way.as_mut().filter(|_| more && self.qp.has_more()) else {
+        let follows = if cargo.is_responses() {
+            self.qp.has_small_answer()
+        } else {
+            self.qp.has_more()
+        };
+        let Some(way) = self.way.as_mut().filter(|_| more && follows) else {
             return false;
         };
-        *convoy = Convoy::begin(&self.qp, &self.host, way, self.ip_id, burst, mark);
+        *convoy = Convoy::begin(&self.qp, &self.host, way, self.ip_id, burst, cargo);
         convoy.is_some()
     }
 
@@ -1218,11 +1238,14 @@ impl Inner {
     fn see_off(&mut self, convoy: Option<Convoy>) -> Option<u64> {
         let convoy = convoy?;
         let way = self.way.as_mut()?;
-        let mark = convoy.mark;
-        if convoy.send(&self.host, way, &mut self.ip_id) {
+        let (left, cargo) = convoy.send(&self.host, way, &mut self.ip_id);
+        if left {
             return None;
         }
-        self.qp.retract(mark);
+        match cargo {
+            Cargo::Requests(mark) => self.qp.retract(mark),
+            Cargo::Responses { first, last } => self.qp.retract_answers(first, last),
+        }
         self.one_by_one = true;
         Some(softirq::now_ns().saturating_add(REFUSED_NS))
     }

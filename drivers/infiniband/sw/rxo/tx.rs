@@ -15,6 +15,7 @@ use net::{
 };
 use rxo_transport::{
     burst::PacketOut,
+    psn::Psn,
     Burst,
     KeyFault,
     Mark,
@@ -268,14 +269,46 @@ pub(crate) fn gather(
     }
 }
 
-/// Messages of one packet each that travel as one, as long as there are more of them.
+/// What travels as one, and what it takes to have it made anew.
+pub(crate) enum Cargo {
+    /// Messages. The requester stood there before the first.
+    Requests(Mark),
+    /// Responses to READs.
+    Responses {
+        /// The PSN of the first.
+        first: Psn,
+        /// That of the last.
+        last: Psn,
+    },
+}
+
+impl Cargo {
+    /// The only packet of a burst; `mark` is from before it was polled.
+    pub(crate) fn of(burst: &Burst, mark: Mark) -> Self {
+        if burst.is_request() {
+            Self::Requests(mark)
+        } else {
+            let psn = burst.psn();
+            Self::Responses {
+                first: psn,
+                last: psn,
+            }
+        }
+    }
+
+    /// Tells whether it consists of responses.
+    pub(crate) fn is_responses(&self) -> bool {
+        matches!(self, Self::Responses { .. })
+    }
+}
+
+/// Messages of one packet each, or responses, that travel as one, as long as there are more of them.
 pub(crate) struct Convoy {
     train: TxTrain,
     header: TxHeader,
     /// The headers of the first.
     first: Headers,
-    /// Where the requester stood before the first.
-    pub(crate) mark: Mark,
+    pub(crate) cargo: Cargo,
 }
 
 impl Convoy {
@@ -290,7 +323,7 @@ impl Convoy {
         way: &mut Way,
         ip_id: u16,
         burst: &Burst,
-        mark: Mark,
+        cargo: Cargo,
     ) -> Option<Self> {
         let header = way.header(ip_id);
         let route = way.route(&host.port).ok()?;
@@ -303,7 +336,7 @@ impl Convoy {
             train: TxTrain::alloc(route.family(), route.link_room(), size, room).ok()?,
             header,
             first: header.emit(size)?,
-            mark,
+            cargo,
         };
         this.add(qp, host, burst).then_some(this)
     }
@@ -320,23 +353,27 @@ impl Convoy {
             burst,
             header: self.header,
         };
-        matches!(
-            self.train.add(len, |out| load.write(&packet, &below, out)),
-            Some(Ok(()))
-        )
+        let added = self.train.add(len, |out| load.write(&packet, &below, out));
+        if !matches!(added, Some(Ok(()))) {
+            return false;
+        }
+        if let Cargo::Responses { last, .. } = &mut self.cargo {
+            *last = burst.psn();
+        }
+        true
     }
 
-    /// Sends it. False if the network's queue is full: then none of it was sent.
-    pub(crate) fn send(self, host: &Host, way: &mut Way, ip_id: &mut u16) -> bool {
+    /// Sends it. False if the network's queue is full: then none of it was sent. Returns the cargo too.
+    pub(crate) fn send(self, host: &Host, way: &mut Way, ip_id: &mut u16) -> (bool, Cargo) {
         // CAST: both are small, and the number wraps around.
         let count = self.train.count() as u32;
         *ip_id = ip_id.wrapping_add(count as u16);
         let Ok(route) = way.route(&host.port) else {
             host.stats.add(Stat::TxNoRoute, u64::from(count));
-            return true;
+            return (true, self.cargo);
         };
         let handed = send_off(&host.stats, route, &self.header, self.train);
-        matches!(handed, Handed::Over)
+        (matches!(handed, Handed::Over), self.cargo)
     }
 }
 

@@ -5,8 +5,9 @@
 use super::message::Inbound;
 use super::refusal::Refusal;
 use super::resource::{
-    Answer, //
+    Answer,
     Memory,
+    Resource, //
 };
 use crate::burst::{
     AckReq,
@@ -144,6 +145,48 @@ impl<E: Env> Qp<E> {
         env.trace(Trace::NakSent { kind, psn });
     }
 
+    /// Whether what [`Qp::poll_transmit`] gives next is the response to a READ, and the only packet of it.
+    pub fn has_small_answer(&self) -> bool {
+        if self.resp.answers == 0 || self.resp.done_again.is_some() {
+            return false;
+        }
+        self.state.permits().receive
+            && self
+                .oldest_answer()
+                .is_some_and(|(_, r)| matches!(r.memory, Memory::Read(_)) && r.packets == 1)
+    }
+
+    /// Takes back the responses to READs, each of them small, that were polled with the PSNs from `first` to `last`: none of
+    /// them left after all, and they are to be made anew.
+    ///
+    /// Nothing may have come in meanwhile.
+    pub fn retract_answers(&mut self, first: Psn, last: Psn) {
+        let back = u64::from(self.resp.expected.distance_from(first));
+        let begin = self.resp.serial.wrapping_sub(back);
+        let end = begin.wrapping_add(u64::from(last.distance_from(first)));
+        for r in self.resources.iter_mut() {
+            let Memory::Read(reth) = r.memory else {
+                continue;
+            };
+            if r.packets == 1 && r.answer.is_none() && (begin..=end).contains(&r.serial) {
+                r.answer = Some(Answer {
+                    from: 0,
+                    at: 0,
+                    end: reth.len,
+                });
+                self.resp.answers = self.resp.answers.saturating_add(1);
+            }
+        }
+    }
+
+    /// The oldest answer that waits in a resource.
+    fn oldest_answer(&self) -> Option<(u32, &Resource<E::Region>)> {
+        (0..u32::MAX)
+            .zip(self.resources.iter())
+            .filter(|(_, r)| r.answer.is_some())
+            .min_by_key(|(_, r)| r.serial)
+    }
+
     /// The answer to an ATOMIC WRITE or a FLUSH: a READ response without data (A19).
     fn done(&self, bth: Bth, aeth: Aeth) -> Burst {
         let h = Headers {
@@ -164,10 +207,7 @@ impl<E: Env> Qp<E> {
         budget: u32,
         env: &mut E,
     ) -> Option<Burst> {
-        let (slot, r) = (0..u32::MAX)
-            .zip(self.resources.iter())
-            .filter(|(_, r)| r.answer.is_some())
-            .min_by_key(|(_, r)| r.serial)?;
+        let (slot, r) = self.oldest_answer()?;
         let (answer, memory, msn) = (r.answer?, r.memory, r.msn);
         let aeth = self.ack(now, msn, env);
         let r = self.resources.get(slot as usize)?;
