@@ -362,7 +362,7 @@ fn retracted_answers_are_made_again() {
     s.n.qp.retract_answers(Psn::new(100), Psn::new(103));
     s.n.qp.retract_answers(Psn::new(100), Psn::new(103));
     assert_eq!(s.out(), sent);
-    assert_eq!(s.n.qp.answers_due(), false);
+    assert!(!s.n.qp.answers_due());
 }
 
 #[test]
