@@ -190,7 +190,7 @@ impl Record {
 }
 
 /// How many records a history has.
-const RECORDS: usize = 20;
+const RECORDS: usize = 18;
 /// How many records back one is looked for that an event is like: storms are made of several
 /// kinds that take turns.
 const LOOK_BACK: usize = 4;

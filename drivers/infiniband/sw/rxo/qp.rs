@@ -286,6 +286,12 @@ pub(crate) struct QueuePair {
     inner: BhSpinLock<Inner>,
 }
 
+// With its reference count it takes one allocation of 2 KiB; the next size is twice that. Debugging
+// makes locks larger.
+const _: () = assert!(
+    cfg!(CONFIG_DEBUG_SPINLOCK) || cfg!(CONFIG_LOCKDEP) || size_of::<QueuePair>() <= 2048 - 8
+);
+
 /// What a queue pair is made of.
 pub(crate) struct Parts {
     pub(crate) number: u32,
