@@ -103,6 +103,16 @@ t "ib_send_lat -c UD -a" perf tcp a 12 ib_send_lat -c UD -a -n "$(polls 100)"
 t "ib_send_lat -c UD -R" perf cm a 1 ib_send_lat -c UD -s 512 -n "$(polls 100)"
 t "ib_send_bw -c UD -q 4" perf tcp a 1 ib_send_bw -c UD -q 4 -s 1024 -n 50
 
+# A shared receive queue; a multicast group.
+t "ib_send_bw --use-srq" perf tcp a 1 ib_send_bw --use-srq -s 65536 -n 100
+t "ib_send_bw --use-srq -q 4" perf tcp a 1 ib_send_bw --use-srq -q 4 -s 4096 -n 200
+t "ib_send_lat --use-srq" perf tcp a 1 ib_send_lat --use-srq -s 4096 -n "$(polls 200)"
+t "ib_send_bw -c UD --use-srq" perf tcp a 1 ib_send_bw -c UD --use-srq -s 2048 -n 200
+# The default group does not leave the host where it is an IPv6 address (ff01::).
+GROUP=0:0:0:0:0:0:0:0:0:0:255:255:239:7:7:7
+t "ib_send_bw -c UD -g" perf tcp a 1 ib_send_bw -c UD -g -M $GROUP -s 2048 -n 200
+t "ib_send_lat -c UD -g" perf tcp a 1 ib_send_lat -c UD -g -M $GROUP -s 2048 -n "$(polls 200)"
+
 # uc LINES PROGRAM ARGS...: a service that the driver may not have yet
 uc()
 {

@@ -267,27 +267,4 @@ connections() # CONNECTIONS ARGS...
 }
 t "cmtime, 100 connections" connections 100
 t "cmtime, 20 connections, by 4 threads" connections 20 -n 4
-
-# ---- the rest of perftest ------------------------------------------------------
-
-# perf_more HOST PROGRAM ARGS...
-perf_more()
-{
-	local prog=$1
-	shift
-	next_port
-	pair 90 tcp $PORT b "$prog" -d "$DEVB" -x "$(gid_index b $IPB)" -F -p $PORT "$@" -- \
-		a "$prog" -d "$DEVA" -x "$(gid_index a $IPA)" -F -p $PORT "$@" $IPB || return 1
-	# Where it can't make out how fast the CPU's clock is, the time is "inf".
-	expect_line "$TMP/client" client "^ *[0-9]+ +[0-9]+ +([0-9.]+|inf)" || return 1
-	expect_line "$TMP/client" client "Completion with error|Failed status|Couldn't|Unable" 0
-}
-t "ib_send_bw --use-srq" perf_more ib_send_bw --use-srq -s 65536 -n 100
-t "ib_send_bw --use-srq, 4 QPs" perf_more ib_send_bw --use-srq -q 4 -s 4096 -n 200
-t "ib_send_lat --use-srq" perf_more ib_send_lat --use-srq -s 4096 -n "$(polls 200)"
-t "ib_send_bw -c UD --use-srq" perf_more ib_send_bw -c UD --use-srq -s 2048 -n 200
-# The default group does not leave the host where it is an IPv6 address (ff01::).
-GROUP=0:0:0:0:0:0:0:0:0:0:255:255:239:7:7:7
-t "ib_send_bw -c UD -g, multicast" perf_more ib_send_bw -c UD -g -M $GROUP -s 2048 -n 200
-t "ib_send_lat -c UD -g, multicast" perf_more ib_send_lat -c UD -g -M $GROUP -s 2048 -n "$(polls 200)"
 finish

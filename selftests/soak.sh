@@ -113,8 +113,7 @@ soak()
 		[ -n "$mid" ] || [ $SECONDS -lt $((END - SECS * 2 / 3)) ] || mid=$(kernel_memory)
 	done
 	after=$(kernel_memory)
-	ip netns exec hosta tc qdisc del dev eth0 root 2>/dev/null
-	ip netns exec hostb tc qdisc del dev eth0 root 2>/dev/null
+	netem_off
 	for ((k = 0; k < WORKERS; k++)); do
 		ended "${PID[$k]}" 120 || { stuck $k; r=1; }
 		wait "${PID[$k]}"
