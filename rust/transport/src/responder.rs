@@ -95,6 +95,8 @@ pub(crate) struct Responder<R> {
     next_resource: u32,
     /// How many resources have an answer to send.
     answers: u32,
+    /// One of them was used.
+    uses_resources: bool,
     /// The serial number of an ATOMIC WRITE or a FLUSH that is to be acknowledged again, and that no resource remembers.
     done_again: Option<u64>,
     /// The first packet came.
@@ -119,6 +121,7 @@ impl<R> Responder<R> {
             unanswered: 0,
             next_resource: 0,
             answers: 0,
+            uses_resources: false,
             done_again: None,
             established: false,
             asked: false,
@@ -194,6 +197,13 @@ impl<R> Responder<R> {
 }
 
 impl<E: Env> Qp<E> {
+    /// Whether an ACK may come after answers that were polled later: there are none but ACKs and NAKs, so far.
+    ///
+    /// Those to READs and atomics are not to be overtaken. rxe takes an ACK amid the responses to a READ for their end.
+    pub fn ack_may_be_late(&self) -> bool {
+        !self.resp.uses_resources
+    }
+
     /// An ACK that was polled did not leave: there is to be another.
     pub fn ack_lost(&mut self) {
         if self.state.permits().receive {

@@ -339,6 +339,27 @@ fn retracted_requests_before_a_failed_one_are_made_again() {
     assert_eq!(s.state(), QpState::Err);
 }
 
+#[test]
+fn ack_may_be_late_until_the_peer_reads() {
+    let mut s = script(config());
+    s.n.post_recv(1, BASE, 8);
+    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
+    let b = s.n.qp.poll_transmit(s.now, 1, &mut s.n.host).unwrap();
+    assert!(b.is_ack() && s.n.qp.ack_may_be_late());
+    // It was refused.
+    s.n.qp.ack_lost();
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    s.rx(read_request(101, 8));
+    let b = s.n.qp.poll_transmit(s.now, 1, &mut s.n.host).unwrap();
+    assert!(!b.is_ack() && !s.n.qp.ack_may_be_late());
+    s.rx(p(SEND_ONLY, 103).data(4, 1));
+    let b = s.n.qp.poll_transmit(s.now, 1, &mut s.n.host).unwrap();
+    assert!(!b.is_ack());
+    s.to(QpState::Err);
+    s.n.qp.ack_lost();
+    assert_eq!(s.seen(), []);
+}
+
 /// A READ request of the peer's.
 fn read_request(psn: u32, len: u32) -> P {
     p(Opcode::RC_READ_REQUEST, psn).reth(BASE, RKEY, len)

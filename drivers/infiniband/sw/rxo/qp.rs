@@ -640,7 +640,7 @@ impl QueuePair {
             };
             left = left.saturating_sub(burst.count);
             inner.send_ready();
-            if burst.is_ack() && inner.make_ready(&burst) {
+            if burst.is_ack() && inner.qp.ack_may_be_late() && inner.make_ready(&burst) {
                 inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
                 continue;
             }

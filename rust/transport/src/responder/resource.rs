@@ -305,6 +305,7 @@ impl<E: Env> Qp<E> {
         end: u32,
     ) {
         self.resp.msn = self.resp.msn.next();
+        self.resp.uses_resources = true;
         if let Some(r) = self.resources.get_mut(slot as usize) {
             if r.answer.is_none() {
                 self.resp.answers = self.resp.answers.saturating_add(1);
