@@ -238,6 +238,8 @@ static int loc_bad(const struct wr *w)
 	struct opts o = opts_default();
 	struct pair p;
 	struct wr v = *w;
+	struct ibv_wc wc;
+	int n;
 
 	run_ok(pair_up(&p, &o));
 	check_ok(post_recv(&p.b, 5, 0, 65536));
@@ -254,7 +256,15 @@ static int loc_bad(const struct wr *w)
 	run_ok(expect_wc(p.a.scq, 1, IBV_WC_LOC_PROT_ERR, 5000, NULL));
 	run_ok(expect_wc(p.a.scq, 2, IBV_WC_WR_FLUSH_ERR, 5000, NULL));
 	check(ep_query_state(&p.a) == IBV_QPS_ERR);
-	run_ok(expect_no_wc(p.b.rcq, 50));
+	n = get_wc(p.b.rcq, &wc, 50);
+	/*
+	 * The key of what is to hold a response is needed when that comes; the
+	 * second message may be under way by then.
+	 */
+	if (op_reads(v.op) || op_atomic(v.op))
+		check(!n || (n == 1 && wc.wr_id == 5 && !wc.status));
+	else
+		check(!n);
 	run_ok(pair_down(&p));
 	return 0;
 }
