@@ -101,7 +101,9 @@ pub(crate) struct Responder<R> {
     done_again: Option<u64>,
     /// The first packet came.
     established: bool,
-    /// The peer asked how many receives there are, and sent nothing new since.
+    /// The peer sends what takes receives.
+    takes_receives: bool,
+    /// It asked how many there are, and sent nothing new since.
     asked: bool,
     /// For receives, if none was left.
     pub(crate) watch: Option<Watch>,
@@ -124,6 +126,7 @@ impl<R> Responder<R> {
             uses_resources: false,
             done_again: None,
             established: false,
+            takes_receives: false,
             asked: false,
             watch: None,
         }
@@ -235,7 +238,9 @@ impl<E: Env> Qp<E> {
 
     /// The peer is being told so many credits.
     fn note_credits(&mut self, now: Instant, credit: u8) {
-        let awaited = credit == 0 && self.resp.asked && self.state.permits().receive;
+        // A peer that only WRITEs asks too, for acknowledgements.
+        let wanted = self.resp.asked && self.resp.takes_receives;
+        let awaited = credit == 0 && wanted && self.state.permits().receive;
         self.resp.watch = awaited.then(|| Watch {
             at: now.saturating_add(FIRST_LOOK),
             wait: FIRST_LOOK,

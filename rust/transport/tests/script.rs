@@ -1264,6 +1264,18 @@ fn credit_is_not_waited_for_before_the_first_message_that_takes_a_receive() {
 }
 
 #[test]
+fn receives_are_not_looked_for_where_none_is_ever_taken() {
+    let mut s = script(config());
+    s.rx(p(Opcode::RC_WRITE_ONLY, 100).reth(BASE, RKEY, 4).data(4, 1));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    assert_eq!(s.n.qp.deadline(), None);
+    // The peer asks how far its WRITEs have come.
+    s.rx(question(100));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    assert_eq!(s.n.qp.deadline(), None);
+}
+
+#[test]
 fn credit_is_not_needed_by_writes_reads_and_atomics() {
     let mut s = script(config());
     s.post(1, SendOp::Write, 1);

@@ -67,6 +67,7 @@ impl<E: Env> Qp<E> {
         if let Some(r) = self.resp.recv {
             return Ok(r.capacity);
         }
+        self.resp.takes_receives = true;
         let taken = env.take_recv().ok_or(Refusal::NotReady)?;
         self.resp.recv = Some(taken.unwrap_or_default());
         taken.map(|r| r.capacity).map_err(Refusal::Receive)
