@@ -60,6 +60,11 @@ static int link_mtus(enum ibv_mtu *m)
 
 /* ---- one message ---------------------------------------------------------- */
 
+static bool op_reads(enum ibv_wr_opcode op)
+{
+	return op == IBV_WR_RDMA_READ;
+}
+
 static bool op_imm(enum ibv_wr_opcode op)
 {
 	return op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -68,6 +73,12 @@ static bool op_imm(enum ibv_wr_opcode op)
 static bool op_sends(enum ibv_wr_opcode op)
 {
 	return op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM;
+}
+
+static bool op_atomic(enum ibv_wr_opcode op)
+{
+	return op == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+	       op == IBV_WR_ATOMIC_CMP_AND_SWP;
 }
 
 static const char *op_name(enum ibv_wr_opcode op)

@@ -165,18 +165,6 @@ struct wr {
 int post(struct ep *e, const struct wr *w);
 /* The same with the remote side at byte roff of the peer's buffer. */
 int post_to(struct ep *e, struct wr w, struct ep *peer, size_t roff);
-
-static inline bool op_reads(enum ibv_wr_opcode op)
-{
-	return op == IBV_WR_RDMA_READ;
-}
-
-static inline bool op_atomic(enum ibv_wr_opcode op)
-{
-	return op == IBV_WR_ATOMIC_FETCH_AND_ADD ||
-	       op == IBV_WR_ATOMIC_CMP_AND_SWP;
-}
-
 int post_recv(struct ep *e, uint64_t id, size_t off, uint32_t len);
 
 uint64_t now_us(void);
