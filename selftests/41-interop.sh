@@ -117,10 +117,9 @@ bad_link() # IP-VERSION NETEM...
 	[ "$v" = 4 ] || o=(-6)
 	t "$* on the link" netem "$@"
 	# rdma_rxe rounds timeouts up to ticks; it can wait for ever, too.
-	export LINK_TIMEOUT=12 LINK_ROUNDS=$rounds
-	streams "IPv$v, $*: rxo asks" "${o[@]}"
-	HOSTA=hostb:rxeb HOSTB=hosta:rxoa streams "IPv$v, $*: rxe asks" "${o[@]}"
-	unset LINK_TIMEOUT LINK_ROUNDS
+	LINK_TIMEOUT=12 LINK_ROUNDS=$rounds streams "IPv$v, $*: rxo asks" "${o[@]}"
+	HOSTA=hostb:rxeb HOSTB=hosta:rxoa LINK_TIMEOUT=12 LINK_ROUNDS=$rounds \
+		streams "IPv$v, $*: rxe asks" "${o[@]}"
 	netem_off
 }
 rounds=6

@@ -139,6 +139,7 @@ credits() # RECEIVES LEAST-STALLS
 	done
 	return 1
 }
+
 # A peer that always has a receive in time, though it never has two, is asked for
 # credit before some messages at first, and then no more.
 asked_little()

@@ -376,9 +376,7 @@ impl<E: Env> Qp<E> {
             }
             Err(why) => {
                 self.note_idle(now, why, psn, env);
-                (why == Idle::Credit)
-                    .then(|| self.credit_question(env))
-                    .flatten()
+                self.credit_question(env)
             }
         }
     }

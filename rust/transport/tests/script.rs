@@ -1081,6 +1081,15 @@ fn credit_update_ends_the_wait_whatever_it_acknowledges() {
     assert_eq!(Some(s.wait()), time::ack_timeout(s.c.timeout));
 }
 
+/// The only receive was taken.
+fn none_left() -> Script {
+    let mut s = script(config());
+    s.n.post_recv(1, BASE, 8);
+    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
+    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    s
+}
+
 /// An empty duplicate, as from a requester that waits for credit.
 fn question(psn: u32) -> P {
     p(Opcode::RC_WRITE_ONLY, psn).reth(0, 0, 0)
@@ -1169,10 +1178,7 @@ fn peer_that_had_credit_whenever_asked_is_asked_no_more() {
 
 #[test]
 fn question_for_credit_is_answered_with_what_there_is() {
-    let mut s = script(config());
-    s.n.post_recv(1, BASE, 8);
-    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
-    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    let mut s = none_left();
     s.n.post_recv(2, BASE, 8);
     s.rx(question(100));
     assert_eq!(s.reply(), Some((100, 0x01, 1)));
@@ -1181,10 +1187,7 @@ fn question_for_credit_is_answered_with_what_there_is() {
 
 #[test]
 fn receives_are_not_looked_for_unless_the_peer_asked() {
-    let mut s = script(config());
-    s.n.post_recv(1, BASE, 8);
-    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
-    assert_eq!(s.reply(), Some((100, 0x00, 1)));
+    let mut s = none_left();
     assert_eq!(s.n.qp.deadline(), None);
     // Nor once it has sent something else.
     s.rx(question(100));
@@ -1195,12 +1198,9 @@ fn receives_are_not_looked_for_unless_the_peer_asked() {
     assert_eq!(s.n.qp.deadline(), None);
 }
 
-/// A receive was taken, the last one, and the peer asked for another in vain.
+/// That receive was taken, and the peer asked for another in vain.
 fn asked_in_vain() -> Script {
-    let mut s = script(config());
-    s.n.post_recv(1, BASE, 8);
-    s.rx(p(Opcode::RC_SEND_ONLY, 100).data(4, 1));
-    s.reply();
+    let mut s = none_left();
     s.rx(question(100));
     assert_eq!(s.reply(), Some((100, 0x00, 1)));
     s

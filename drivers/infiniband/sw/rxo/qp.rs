@@ -1184,16 +1184,11 @@ impl Inner {
         if core::mem::take(&mut self.acks_here) {
             return false;
         }
-        let Self {
-            qp,
-            host,
-            way,
-            ip_id,
-            ..
-        } = self;
-        let way = way.as_mut();
-        host.pending.ack = way.and_then(|way| Ready::make(qp, host, way, ip_id, burst));
-        host.pending.ack.is_some()
+        let way = self.way.as_mut();
+        let ack =
+            way.and_then(|way| Ready::make(&self.qp, &self.host, way, &mut self.ip_id, burst));
+        self.host.pending.ack = ack;
+        self.host.pending.ack.is_some()
     }
 
     /// Sends an ACK that was to leave later: what is sent next must not overtake it.
@@ -1244,11 +1239,7 @@ impl Inner {
     fn see_off(&mut self, convoy: Option<Convoy>) -> Option<u64> {
         let convoy = convoy?;
         let way = self.way.as_mut()?;
-        let (left, cargo) = convoy.send(&self.host, way, &mut self.ip_id);
-        if left {
-            return None;
-        }
-        match cargo {
+        match convoy.send(&self.host, way, &mut self.ip_id)? {
             Cargo::Requests(mark) => self.qp.retract(mark),
             Cargo::Responses { first, last } => self.qp.retract_answers(first, last),
         }

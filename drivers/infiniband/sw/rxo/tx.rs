@@ -363,17 +363,19 @@ impl Convoy {
         true
     }
 
-    /// Sends it. False if the network's queue is full: then none of it was sent. Returns the cargo too.
-    pub(crate) fn send(self, host: &Host, way: &mut Way, ip_id: &mut u16) -> (bool, Cargo) {
+    /// Sends it. Gives the cargo back if the network's queue is full: then none of it was sent.
+    pub(crate) fn send(self, host: &Host, way: &mut Way, ip_id: &mut u16) -> Option<Cargo> {
         // CAST: both are small, and the number wraps around.
         let count = self.train.count() as u32;
         *ip_id = ip_id.wrapping_add(count as u16);
         let Ok(route) = way.route(&host.port) else {
             host.stats.add(Stat::TxNoRoute, u64::from(count));
-            return (true, self.cargo);
+            return None;
         };
-        let handed = send_off(&host.stats, route, &self.header, self.train);
-        (matches!(handed, Handed::Over), self.cargo)
+        match send_off(&host.stats, route, &self.header, self.train) {
+            Handed::Over => None,
+            Handed::Back => Some(self.cargo),
+        }
     }
 }
 
