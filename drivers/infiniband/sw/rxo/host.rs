@@ -559,17 +559,18 @@ impl Env for Host {
         byte_len: u32,
         signal: bool,
     ) {
+        let opcode = match wqe.op {
+            SendOp::Local => self.sq.local_opcode(slot),
+            op => opcode_of(op),
+        };
+        // Who sees the completion may post at once, and has to find room.
+        self.sq.release(slot);
         if signal {
-            let opcode = match wqe.op {
-                SendOp::Local => self.sq.local_opcode(slot),
-                op => opcode_of(op),
-            };
             let mut wc = self.wc(wqe.wr_id, status, opcode);
             wc.byte_len = byte_len;
             let calls = self.send_cq.push(&wc, false);
             self.pending.send_cq.merge(calls);
         }
-        self.sq.release(slot);
     }
 
     fn event(&mut self, e: AsyncEvent) {
