@@ -14,7 +14,7 @@ tap_program 600 "" "$BIN/errors" -a "hosta:$DEVA" -b "hostb:$DEVB"
 tap_program 300 "" "$BIN/quiet" -a "hosta:$DEVA" -b "hostb:$DEVB"
 export RXO_QUICK=1
 tap_program 300 "IPv6: " "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB" -6 rc_mixed rc_atomic rc_psn_wrap ud_data
-tap_program 300 "here: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding rc_fence rc_events ud_data
+tap_program 300 "here: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding rc_one_at_a_time rc_fence rc_events ud_data
 tap_program 300 "here: " "$BIN/quiet" -a "hosta:$DEVA"
 tap_program 300 "here: " "$BIN/errors" -a "hosta:$DEVA" 'rem_*' 'loc_*' recv_too_small 'rnr_*' once_in_error destroy_under_traffic
 

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <arpa/inet.h>
 #include <sys/mman.h>
 #include "rig.h"
@@ -471,6 +472,70 @@ static int rc_unsignalled(void)
 			.id = j, .op = IBV_WR_RDMA_WRITE, .len = 10 }, &p.b, 0));
 	for (j = 0; j < 10; j++)
 		run_ok(expect_wc(p.a.scq, j, IBV_WC_SUCCESS, 5000, NULL));
+	run_ok(pair_down(&p));
+	return 0;
+}
+
+/* What the peer of rc_one_at_a_time does: it gives a receive, and then sends. */
+struct giver {
+	struct pair *p;
+	atomic_int stop;
+	int failed;
+};
+
+static int give(struct pair *p, int i)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(p->b.rcq, 1, &wc) > 0)
+		check(wc.status == IBV_WC_SUCCESS);
+	/* No room as long as the last one was not taken. */
+	post_recv(&p->b, i, 0, 64);
+	check_ok(post_to(&p->b, (struct wr){
+		.id = i, .op = IBV_WR_RDMA_WRITE, .flags = IBV_SEND_SIGNALED,
+		.len = 8 }, &p->a, 4096));
+	return expect_wc(p->b.scq, i, IBV_WC_SUCCESS, 5000, NULL);
+}
+
+static void *giver_thread(void *arg)
+{
+	struct giver *g = arg;
+	int i;
+
+	for (i = 0; !g->stop && !g->failed; i++)
+		g->failed = give(g->p, i);
+	return NULL;
+}
+
+/*
+ * A queue with room for one: who sees a completion may post the next at once,
+ * also if it was the peer's doing, on another CPU, that it came.
+ */
+static int rc_one_at_a_time(void)
+{
+	struct opts o = opts_default();
+	int i, n = quick ? 500 : 3000;
+	struct giver g = { };
+	struct ibv_wc wc;
+	struct pair p;
+	pthread_t th;
+
+	o.depth = 1;
+	run_ok(pair_up(&p, &o));
+	g.p = &p;
+	check_ok(pthread_create(&th, NULL, giver_thread, &g));
+	for (i = 0; i < n && !g.failed; i++) {
+		check_ok(post(&p.a, &(struct wr){
+			.id = i, .op = IBV_WR_SEND,
+			.flags = IBV_SEND_SIGNALED, .len = 8 }));
+		while (!ibv_poll_cq(p.a.scq, 1, &wc))
+			if (g.failed)
+				break;
+		check(wc.status == IBV_WC_SUCCESS && wc.wr_id == (uint64_t)i);
+	}
+	g.stop = 1;
+	pthread_join(th, NULL);
+	check(!g.failed);
 	run_ok(pair_down(&p));
 	return 0;
 }
@@ -1101,6 +1166,7 @@ static const struct testcase cases[] = {
 	{ "rc_zero_bad_key", rc_zero_bad_key },
 	{ "rc_multi_sge", rc_multi_sge },
 	{ "rc_unsignalled", rc_unsignalled },
+	{ "rc_one_at_a_time", rc_one_at_a_time, 120 },
 	{ "rc_fence", rc_fence },
 	{ "rc_inline", rc_inline },
 	{ "rc_solicited", rc_solicited },
