@@ -394,13 +394,18 @@ impl<E: Env> Qp<E> {
     /// Each burst is to be reported by [`Self::sent`]. To be called again until it returns [`None`], which it also does for
     /// a budget of 0.
     pub fn poll_transmit(&mut self, now: Instant, budget: u32, env: &mut E) -> Option<Burst> {
-        if budget == 0 {
+        if budget == 0 || self.is_quiet() {
             return None;
         }
         if let Some(b) = self.poll_answers(now, budget, env) {
             return Some(b);
         }
         self.poll_requests(now, budget, env)
+    }
+
+    /// Whether there is nothing to send, without a closer look: most polls are the second of two.
+    fn is_quiet(&self) -> bool {
+        self.resp.is_quiet() && !self.has_more() && self.req.is_quiet()
     }
 
     /// Tells what became of a burst.

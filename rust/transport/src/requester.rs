@@ -259,6 +259,11 @@ impl Requester {
         self.asking = Asking::new(self.next);
     }
 
+    /// Whether a poll without work requests would find nothing and end nothing.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.asking.is_due() && self.idle.counters().is_none()
+    }
+
     pub(crate) fn set_window(&mut self, packets: u32) {
         self.window = packets.clamp(1, HALF);
         self.allowed = self.window;

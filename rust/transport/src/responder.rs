@@ -158,6 +158,15 @@ impl<R> Responder<R> {
         matches!(self.reply, Some(Reply::Fatal { .. }))
     }
 
+    /// Whether there is nothing to answer, nor to look for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.answers == 0
+            && self.unanswered == 0
+            && self.reply.is_none()
+            && self.done_again.is_none()
+            && self.watch.is_none()
+    }
+
     /// Whether a missing packet is awaited.
     pub(crate) fn in_gap(&self) -> bool {
         self.gap

@@ -378,6 +378,7 @@ impl Headers {
     /// # Errors
     ///
     /// Says why the packet is to be dropped. Anything may be in `bytes`.
+    #[inline(always)]
     pub fn parse(bytes: &[u8], total_len: usize) -> Result<Parsed, Malformed> {
         let mut r = Reader(bytes);
         let bth = Bth::parse(r.take()?)?;
@@ -481,6 +482,9 @@ impl Headers {
         let mut w = Writer(out);
         let has = |h: HeaderSet| headers.has(h);
         w.put(self.bth.emit());
+        if len == BTH_LEN {
+            return len;
+        }
         if has(HeaderSet::DETH) {
             let h = self.deth.unwrap_or_default();
             w.put(h.qkey.to_be_bytes());

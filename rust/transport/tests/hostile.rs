@@ -228,8 +228,10 @@ pub fn hostile_with(mut rng: Rng, seed: u64) {
                 if let Some(b) =
                     n.qp.poll_transmit(now, 1 + rng.below(5) as u32, &mut n.host)
                 {
-                    for i in 0..b.count + 1 {
-                        b.packet(i);
+                    let mut stepped = b.packet(0);
+                    for i in 1..b.count + 1 {
+                        b.step(&mut stepped, i);
+                        assert_eq!(stepped, b.packet(i));
                     }
                     // Nothing is sent from outside of what was opened or posted.
                     let room = match b.source {

@@ -12,10 +12,13 @@ use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
+use net::Headers;
 use rxo_transport::wire::{
     crc32,
-    icrc,
-    BTH_LEN, //
+    icrc::{
+        self,
+        Below, //
+    }, //
 };
 
 /// From so many bytes on the machine's instructions, whose registers have to be saved first, may be
@@ -59,18 +62,45 @@ pub(crate) fn update(crc: u32, bytes: &[u8]) -> u32 {
     }
 }
 
-/// Begins the invariant CRC of a packet: that of its IP and UDP headers and of what of the rest is
-/// in `begin`, which is the base transport header at least. The bytes that follow, but for the CRC
-/// itself, are added by [`update`]; the complement of that goes on the wire.
+/// The invariant CRC of a packet, of which all but the CRC itself is given from the base transport
+/// header on, or the first 16 bytes at least: what follows is added by [`update`]. The complement
+/// goes on the wire. `below` is the CRC of the headers before.
 ///
-/// `None` if the headers don't have the lengths that they must have.
-pub(crate) fn invariant(ip: &[u8], udp: &[u8], begin: &[u8]) -> Option<u32> {
-    let udp = udp.first_chunk()?;
-    let (bth, rest) = begin.split_first_chunk::<BTH_LEN>()?;
-    let crc = match ip.len() {
-        20 => update(!0, &icrc::v4_prefix(ip.first_chunk()?, udp, bth)),
-        40 => update(!0, &icrc::v6_prefix(ip.first_chunk()?, udp, bth)),
-        _ => return None,
-    };
+/// `None` if the packet is too short.
+pub(crate) fn invariant(below: u32, packet: &[u8]) -> Option<u32> {
+    let (crc, rest) = icrc::begin(below, packet)?;
     Some(update(crc, rest))
+}
+
+/// The CRC of what is below the base transport headers of packets that travel as one.
+pub(crate) struct Segments {
+    first: Headers,
+    /// Bytes of UDP payload of each but the last.
+    size: usize,
+    below: Below,
+}
+
+impl Segments {
+    /// `headers` are those of the first packet, or of all as one.
+    pub(crate) fn new(headers: &Headers, size: usize) -> Option<Self> {
+        let first = headers.of_segment(0, size);
+        Some(Self {
+            first,
+            size,
+            below: Below::new(first.ip(), first.udp())?,
+        })
+    }
+
+    /// That of a packet of `len` bytes.
+    pub(crate) fn below(&self, index: usize, len: usize) -> Option<u32> {
+        if len == self.size {
+            return Some(self.below.of_segment(index));
+        }
+        below(&self.first.of_segment(index, len))
+    }
+}
+
+/// The CRC of what is below the base transport header of a packet.
+pub(crate) fn below(headers: &Headers) -> Option<u32> {
+    Some(Below::new(headers.ip(), headers.udp())?.of_segment(0))
 }

@@ -160,6 +160,11 @@ impl Pending {
         self.send_cq.lost().saturating_add(self.recv_cq.lost())
     }
 
+    /// Tells whether anyone is to be called.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.send_cq.any() || self.recv_cq.any() || self.srq_limit || self.events != 0
+    }
+
     /// Makes the calls. No lock may be held.
     pub(crate) fn deliver(
         self,

@@ -199,7 +199,7 @@ pub(crate) trait Arrivals {
     fn skip(&mut self, run: &Run);
 
     /// Takes the next one, and tells where in the buffer its payload begins.
-    fn next(&mut self, buf: &mut RxBuf) -> Option<(Parsed, usize)>;
+    fn next(&mut self, buf: &mut RxBuf) -> Option<&(Parsed, usize)>;
 }
 
 /// Several packets of a buffer that are the middle of a message.
@@ -213,14 +213,14 @@ pub(crate) struct Run {
 }
 
 /// One packet.
-impl Arrivals for Option<(Parsed, usize)> {
+impl Arrivals for Option<&(Parsed, usize)> {
     fn run(&mut self, _buf: &mut RxBuf) -> Option<Run> {
         None
     }
 
     fn skip(&mut self, _run: &Run) {}
 
-    fn next(&mut self, _buf: &mut RxBuf) -> Option<(Parsed, usize)> {
+    fn next(&mut self, _buf: &mut RxBuf) -> Option<&(Parsed, usize)> {
         self.take()
     }
 }
@@ -546,12 +546,14 @@ impl QueuePair {
     /// Makes the calls to consumers and sends the ACK, after the lock has been released.
     fn deliver(this: ArcBorrow<'_, Self>, mut pending: Pending) {
         let ack = pending.ack.take();
-        pending.deliver(
-            &this.send_cq,
-            &this.recv_cq,
-            this.srq.as_deref(),
-            &this.target,
-        );
+        if pending.has_calls() {
+            pending.deliver(
+                &this.send_cq,
+                &this.recv_cq,
+                this.srq.as_deref(),
+                &this.target,
+            );
+        }
         if ack.is_some_and(|ack| !ack.send(&this.port.stats)) {
             Self::visit(this, |inner, _| inner.ack_was_refused());
         }
@@ -635,17 +637,18 @@ impl QueuePair {
                 }
             }
             let mark = inner.qp.mark();
-            let Some(burst) = inner.qp.poll_transmit(now, left, &mut inner.host) else {
+            let polled = inner.qp.poll_transmit(now, left, &mut inner.host);
+            let Some(burst) = &polled else {
                 return inner.see_off(convoy);
             };
             left = left.saturating_sub(burst.count);
             inner.send_ready();
-            if burst.is_ack() && inner.qp.ack_may_be_late() && inner.make_ready(&burst) {
-                inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
+            if burst.is_ack() && inner.qp.ack_may_be_late() && inner.make_ready(burst) {
+                inner.qp.sent(now, burst, Ok(()), &mut inner.host);
                 continue;
             }
-            if (small || burst.is_request()) && inner.board(&mut convoy, &burst, mark, left > 0) {
-                inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
+            if (small || burst.is_request()) && inner.board(&mut convoy, burst, mark, left > 0) {
+                inner.qp.sent(now, burst, Ok(()), &mut inner.host);
                 continue;
             }
             if let Some(at) = inner.see_off(convoy.take()) {
@@ -657,13 +660,13 @@ impl QueuePair {
                     return Some(at);
                 }
             }
-            match inner.send(&burst, 0, self.number) {
+            match inner.send(burst, 0, self.number) {
                 Ok(None) => {
                     inner.one_by_one = false;
-                    inner.qp.sent(now, &burst, Ok(()), &mut inner.host);
+                    inner.qp.sent(now, burst, Ok(()), &mut inner.host);
                 }
-                Ok(Some(rest)) => return Some(inner.put_off(Unsent::new(burst), rest)),
-                Err(status) => inner.qp.sent(now, &burst, Err(status), &mut inner.host),
+                Ok(Some(rest)) => return Some(inner.put_off(Unsent::new(*burst), rest)),
+                Err(status) => inner.qp.sent(now, burst, Err(status), &mut inner.host),
             }
             now = later(now, burst.count);
         }
@@ -733,14 +736,14 @@ impl QueuePair {
                     inner.host.count_received(1, parsed.wire_len());
                 }
                 if foreign {
-                    inner.host.refuse(Stat::RxWrongAddress, &parsed);
+                    inner.host.refuse(Stat::RxWrongAddress, parsed);
                     continue;
                 }
-                let payload = Place::one(payload);
-                let verdict = inner.take_in(now, &parsed, Packet::Wire { buf, payload });
+                let payload = Place::one(*payload);
+                let verdict = inner.take_in(now, parsed, Packet::Wire { buf, payload });
                 buf = inner.host.packet.take()?.into_buf()?;
                 if verdict == Verdict::Absent {
-                    inner.wait(parsed, buf.share(), payload);
+                    inner.wait(*parsed, buf.share(), payload);
                 }
             }
         })
@@ -1109,6 +1112,8 @@ impl Inner {
 
     /// Takes out what could not be sent yet, if it is still to be sent.
     pub(crate) fn take_unsent(&mut self) -> Option<Unsent> {
+        // There is none most of the time, and to take nothing out would move all of it too.
+        self.unsent.as_ref()?;
         let unsent = self.unsent.take()?;
         self.is_due(&unsent).then_some(unsent)
     }

@@ -43,7 +43,10 @@ use softirq::{
 
 use crate::{
     ah::address,
-    crc,
+    crc::{
+        self,
+        Segments, //
+    },
     host::Place,
     mcast::Groups,
     port::Port,
@@ -143,12 +146,13 @@ impl Switch {
                 stats.count(Stat::RxNoMemory);
                 continue;
             };
-            let mut packet = Some((*parsed, parsed.header_len));
-            QueuePair::receive(qp.as_arc_borrow(), copy, &mut packet);
+            let found = (*parsed, parsed.header_len);
+            QueuePair::receive(qp.as_arc_borrow(), copy, &mut Some(&found));
         }
     }
 
     /// Reads and parses the headers of a packet of a train; also tells where its payload begins.
+    #[inline(always)]
     fn parse(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
         let (from, len) = buf.segment(index);
         let len = len.checked_sub(ICRC_LEN).ok_or(Stat::RxMalformed)?;
@@ -172,38 +176,50 @@ impl Switch {
         Bth::parse(head).ok()
     }
 
-    /// Parses and checks a packet of a train; the error says how to count it.
-    fn check(buf: &mut RxBuf, index: usize) -> Result<(Parsed, usize), Stat> {
-        let found = Self::parse(buf, index)?;
-        let (computed, sent) = Self::icrc(buf, index).ok_or(Stat::RxMalformed)?;
+    /// Parses and checks a packet that came alone; the error says how to count it.
+    #[inline(always)]
+    fn check(buf: &mut RxBuf) -> Result<(Parsed, usize), Stat> {
+        let found = Self::parse(buf, 0)?;
+        let below = crc::below(&buf.headers(0).ok_or(Stat::RxMalformed)?);
+        Self::verify(buf, 0, below)?;
+        Ok(found)
+    }
+
+    /// Checks the invariant CRC of a packet of a train, where `below` is that of the headers before it.
+    fn verify(buf: &mut RxBuf, index: usize, below: Option<u32>) -> Result<(), Stat> {
+        let below = below.ok_or(Stat::RxMalformed)?;
+        let (computed, sent) = Self::icrc(buf, index, below).ok_or(Stat::RxMalformed)?;
         if computed == sent {
-            Ok(found)
+            Ok(())
         } else {
             Err(Stat::RxIcrcErrors)
         }
     }
 
     /// The invariant CRC of a packet of a train as it should be, and as it is.
-    fn icrc(buf: &mut RxBuf, index: usize) -> Option<(u32, u32)> {
+    fn icrc(buf: &mut RxBuf, index: usize, below: u32) -> Option<(u32, u32)> {
         let (from, len) = buf.segment(index);
-        let below = buf.headers(index)?;
         if let Some(bytes) = buf.piece(from, len) {
             let (bytes, sent) = bytes.split_last_chunk()?;
-            let crc = crc::invariant(below.ip(), below.udp(), bytes)?;
+            let crc = crc::invariant(below, bytes)?;
             return Some((!crc, u32::from_le_bytes(*sent)));
         }
-        let rest = len.checked_sub(BTH_LEN)?.checked_sub(ICRC_LEN)?;
-        let mut bth = [0; BTH_LEN];
-        buf.copy_to(from, &mut bth).ok()?;
-        let mut crc = crc::invariant(below.ip(), below.udp(), &bth)?;
-        let after = from.checked_add(BTH_LEN)?;
-        buf.for_each_chunk(after, rest, |chunk| {
+        let len = len.checked_sub(ICRC_LEN)?;
+        let mut begin = [0; MAX_HEADER_LEN];
+        let begin = begin.get_mut(..len.min(MAX_HEADER_LEN))?;
+        buf.copy_to(from, begin).ok()?;
+        let mut crc = crc::invariant(below, begin)?;
+        let (at, rest) = (
+            from.checked_add(begin.len())?,
+            len.checked_sub(begin.len())?,
+        );
+        buf.for_each_chunk(at, rest, |chunk| {
             crc = crc::update(crc, chunk);
             Ok(())
         })
         .ok()?;
         let mut sent = [0; ICRC_LEN];
-        buf.copy_to(after.checked_add(rest)?, &mut sent).ok()?;
+        buf.copy_to(at.checked_add(rest)?, &mut sent).ok()?;
         Some((!crc, u32::from_le_bytes(sent)))
     }
 
@@ -228,26 +244,34 @@ struct Intact {
     number: u32,
     /// So many of the next ones were a run that could not be taken in as one.
     one_by_one: u32,
+    /// So many of those taken had headers that were none.
+    malformed: u32,
+    /// The one taken last.
+    found: Option<(Parsed, usize)>,
 }
 
 impl Intact {
     /// Checks as many packets as there are bits, from `first` on.
-    fn look(switch: &Switch, buf: &mut RxBuf, first: usize) -> Self {
+    fn look(switch: &Switch, buf: &mut RxBuf, segments: &Segments, first: usize) -> Self {
         let mut this = Self {
             first,
             bits: 0,
             number: 0,
             one_by_one: 0,
+            malformed: 0,
+            found: None,
         };
         for i in 0..u64::BITS {
             let index = first.saturating_add(i as usize);
             if index >= buf.segments() {
                 break;
             }
-            match Switch::check(buf, index) {
-                Ok((parsed, _)) => {
+            let (from, len) = buf.segment(index);
+            match Switch::verify(buf, index, segments.below(index, len)) {
+                Ok(()) => {
                     if this.bits == 0 {
-                        this.number = parsed.headers.bth.dest_qp;
+                        let bth = Switch::bth(buf, from);
+                        this.number = bth.map_or(0, |bth| bth.dest_qp);
                     }
                     this.bits |= 1 << i;
                 }
@@ -317,7 +341,7 @@ impl Arrivals for Intact {
     }
 
     /// If the next packet goes to another queue pair, what is left begins with that number.
-    fn next(&mut self, buf: &mut RxBuf) -> Option<(Parsed, usize)> {
+    fn next(&mut self, buf: &mut RxBuf) -> Option<&(Parsed, usize)> {
         while self.bits != 0 {
             let parsed = Switch::parse(buf, self.index());
             if let Ok((parsed, _)) = &parsed {
@@ -328,8 +352,9 @@ impl Arrivals for Intact {
             }
             // Whatever is found, each is looked at but once.
             self.take(1);
-            if let Ok(found) = parsed {
-                return Some(found);
+            match parsed {
+                Ok(found) => return Some(self.found.insert(found)),
+                Err(_) => self.malformed = self.malformed.saturating_add(1),
             }
         }
         None
@@ -356,14 +381,14 @@ impl Receiver for Switch {
 impl Switch {
     /// Takes a packet.
     fn receive_one(&self, mut buf: RxBuf) {
-        let (parsed, payload) = match Self::check(&mut buf, 0) {
-            Ok(checked) => checked,
+        let found = match Self::check(&mut buf) {
+            Ok(found) => found,
             Err(why) => return self.refuse(&buf, why, 0),
         };
-        let number = parsed.headers.bth.dest_qp;
+        let number = found.0.headers.bth.dest_qp;
         match self.find(&buf, number) {
             Some(qp) => {
-                QueuePair::receive(qp.as_arc_borrow(), buf, &mut Some((parsed, payload)));
+                QueuePair::receive(qp.as_arc_borrow(), buf, &mut Some(&found));
             }
             None => self.refuse(&buf, Stat::RxNoQp, number),
         }
@@ -372,10 +397,14 @@ impl Switch {
     /// Takes packets that came as one.
     fn receive_train(&self, mut buf: RxBuf) {
         self.count(&buf, Stat::RxTrains);
-        let count = buf.segments();
+        let (count, size) = (buf.segments(), buf.segment(0).1);
+        let headers = buf.headers(0);
+        let Some(segments) = headers.and_then(|h| Segments::new(&h, size)) else {
+            return self.refuse(&buf, Stat::RxMalformed, 0);
+        };
         let mut first = 0;
         while first < count {
-            let mut intact = Intact::look(self, &mut buf, first);
+            let mut intact = Intact::look(self, &mut buf, &segments, first);
             first = first.saturating_add(u64::BITS as usize);
             while intact.bits != 0 {
                 match self.find(&buf, intact.number) {
@@ -393,12 +422,15 @@ impl Switch {
                     }
                 }
             }
+            for _ in 0..intact.malformed {
+                self.refuse(&buf, Stat::RxMalformed, 0);
+            }
         }
     }
 
     /// Takes a datagram to a group.
     fn receive_multicast(&self, mut buf: RxBuf) {
-        match Self::check(&mut buf, 0) {
+        match Self::check(&mut buf) {
             // The one is not without the other (10.5.2).
             Ok((parsed, _)) if parsed.headers.bth.dest_qp == MULTICAST => {
                 self.spread(&buf, &parsed);

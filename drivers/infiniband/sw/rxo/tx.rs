@@ -5,7 +5,6 @@
 use kernel::prelude::*;
 use net::{
     FlowKey,
-    Headers,
     Route,
     TxHeader,
     TxPacket,
@@ -27,7 +26,10 @@ use rxo_transport::{
 
 use crate::{
     ah::Ends,
-    crc,
+    crc::{
+        self,
+        Segments, //
+    },
     host::Host,
     port::Port,
     stats::{
@@ -208,7 +210,7 @@ impl Ready {
             burst,
             header,
         };
-        let (packet, len) = load.make(route, burst.packet(0)).ok()??;
+        let (packet, len) = load.make(route, &burst.packet(0)).ok()??;
         *ip_id = ip_id.wrapping_add(1);
         Some(Self {
             packet: packet.ok()?,
@@ -306,8 +308,7 @@ impl Cargo {
 pub(crate) struct Convoy {
     train: TxTrain,
     header: TxHeader,
-    /// The headers of the first.
-    first: Headers,
+    segments: Segments,
     pub(crate) cargo: Cargo,
 }
 
@@ -335,7 +336,7 @@ impl Convoy {
         let mut this = Self {
             train: TxTrain::alloc(route.family(), route.link_room(), size, room).ok()?,
             header,
-            first: header.emit(size)?,
+            segments: Segments::new(&header.emit(size)?, size)?,
             cargo,
         };
         this.add(qp, host, burst).then_some(this)
@@ -346,14 +347,16 @@ impl Convoy {
     pub(crate) fn add(&mut self, qp: &Qp<Host>, host: &Host, burst: &Burst) -> bool {
         let packet = burst.packet(0);
         let len = packet.wire_len();
-        let below = self.first.of_segment(self.train.count(), len);
+        let Some(below) = self.segments.below(self.train.count(), len) else {
+            return false;
+        };
         let load = Load {
             qp,
             host,
             burst,
             header: self.header,
         };
-        let added = self.train.add(len, |out| load.write(&packet, &below, out));
+        let added = self.train.add(len, |out| load.write(&packet, below, out));
         if !matches!(added, Some(Ok(()))) {
             return false;
         }
@@ -401,9 +404,9 @@ impl Load<'_> {
         &self.host.stats
     }
 
-    /// Writes a packet from its base transport header to its invariant CRC, for which `below` are
+    /// Writes a packet from its base transport header to its invariant CRC, where `below` is that of
     /// the headers before it. `out` has just room for it.
-    fn write(&self, packet: &PacketOut, below: &Headers, out: &mut [u8]) -> Result<(), PlaceFault> {
+    fn write(&self, packet: &PacketOut, below: u32, out: &mut [u8]) -> Result<(), PlaceFault> {
         const FAULT: WcStatus = WcStatus::LocQpOpErr;
         let (rest, icrc) = out.split_last_chunk_mut().ok_or(FAULT)?;
         let at = packet.headers.emit(rest);
@@ -421,7 +424,7 @@ impl Load<'_> {
             )?;
         }
         pad.fill(0);
-        let crc = crc::invariant(below.ip(), below.udp(), rest).ok_or(FAULT)?;
+        let crc = crc::invariant(below, rest).ok_or(FAULT)?;
         *icrc = (!crc).to_le_bytes();
         self.host.trace_tx(&packet.headers, packet.len);
         Ok(())
@@ -441,7 +444,7 @@ impl Load<'_> {
         if pays {
             self.send_train(route, at, size, room)
         } else {
-            self.send_one(route, first)
+            self.send_one(route, &first)
         }
     }
 
@@ -449,7 +452,7 @@ impl Load<'_> {
     fn make(
         &self,
         route: &Route,
-        packet: PacketOut,
+        packet: &PacketOut,
     ) -> Result<Option<(Result<TxPacket>, usize)>, PlaceFault> {
         let total = packet.wire_len();
         let begun = TxSkb::alloc(route.family(), route.link_room(), total);
@@ -457,13 +460,14 @@ impl Load<'_> {
             return Ok(None);
         };
         let out = skb.put_for_overwrite(total).ok_or(WcStatus::LocQpOpErr)?;
-        let below = self.header.emit(total).ok_or(WcStatus::LocQpOpErr)?;
-        self.write(&packet, &below, out)?;
-        Ok(Some((skb.finish(route, &below), total)))
+        let headers = self.header.emit(total).ok_or(WcStatus::LocQpOpErr)?;
+        let below = crc::below(&headers).ok_or(WcStatus::LocQpOpErr)?;
+        self.write(packet, below, out)?;
+        Ok(Some((skb.finish(route, &headers), total)))
     }
 
     /// Sends a packet.
-    fn send_one(&self, route: &Route, packet: PacketOut) -> Result<(Handed, u32), PlaceFault> {
+    fn send_one(&self, route: &Route, packet: &PacketOut) -> Result<(Handed, u32), PlaceFault> {
         let Some((packet, len)) = self.make(route, packet)? else {
             self.stats().count(Stat::TxDropped);
             return Ok((Handed::Over, 1));
@@ -482,15 +486,24 @@ impl Load<'_> {
     ) -> Result<(Handed, u32), PlaceFault> {
         let begun = TxTrain::alloc(route.family(), route.link_room(), size, room);
         let Ok(mut train) = begun else {
-            return self.send_one(route, self.burst.packet(at));
+            return self.send_one(route, &self.burst.packet(at));
         };
-        let first = self.header.emit(size).ok_or(WcStatus::LocQpOpErr)?;
+        let segments = self
+            .header
+            .emit(size)
+            .and_then(|first| Segments::new(&first, size))
+            .ok_or(WcStatus::LocQpOpErr)?;
+        let mut packet = self.burst.packet(at);
         for i in 0..self.burst.count.saturating_sub(at) {
-            let packet = self.burst.packet(at.saturating_add(i));
+            if i > 0 {
+                self.burst.step(&mut packet, at.saturating_add(i));
+            }
             let len = packet.wire_len();
             // CAST: below 2^16.
-            let below = first.of_segment(i as usize, len);
-            match train.add(len, |out| self.write(&packet, &below, out)) {
+            let below = segments
+                .below(i as usize, len)
+                .ok_or(WcStatus::LocQpOpErr)?;
+            match train.add(len, |out| self.write(&packet, below, out)) {
                 Some(Ok(())) => (),
                 Some(Err(fault)) if i == 0 => return Err(fault),
                 // No room or memory for it, or no data: what is there goes, and the rest is looked at
@@ -501,7 +514,7 @@ impl Load<'_> {
         // CAST: at most `count`.
         let made = train.count() as u32;
         if made == 0 {
-            return self.send_one(route, self.burst.packet(at));
+            return self.send_one(route, &self.burst.packet(at));
         }
         Ok((send_off(self.stats(), route, &self.header, train), made))
     }

@@ -162,10 +162,10 @@ entries! {
     entry_burst(b: &Burst, i: u32) -> PacketOut { b.packet(i) }
     entry_parse(b: &'static [u8], len: usize) -> Result<Parsed, Malformed> { Headers::parse(b, len) }
     entry_emit(h: &Headers, b: &'static mut [u8]) -> usize { h.emit(b) }
-    entry_v4(ip: &[u8; 20], udp: &[u8; 8], bth: &[u8; 12]) -> [u8; icrc::V4_PREFIX_LEN] {
-        icrc::v4_prefix(ip, udp, bth)
+    entry_below(ip: &'static [u8], udp: &'static [u8], index: usize) -> Option<u32> {
+        icrc::Below::new(ip, udp).map(|below| below.of_segment(index))
     }
-    entry_v6(ip: &[u8; 40], udp: &[u8; 8], bth: &[u8; 12]) -> [u8; icrc::V6_PREFIX_LEN] {
-        icrc::v6_prefix(ip, udp, bth)
+    entry_begin(below: u32, packet: &'static [u8]) -> Option<u32> {
+        icrc::begin(below, packet).map(|(crc, rest)| crc32::update(crc, rest))
     }
 }

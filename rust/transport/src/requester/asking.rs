@@ -82,6 +82,11 @@ impl Asking {
         }
     }
 
+    /// Whether it is time to ask.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
     /// A wait began that is for credit, or for something else.
     pub(super) fn wait_begins(&mut self, for_credit: bool) {
         self.for_credit = if for_credit {

@@ -52,12 +52,7 @@ static TABLES: [[u32; 256]; STEP] = tables();
 
 const fn tables() -> [[u32; 256]; STEP] {
     let mut t = [[0; 256]; STEP];
-    let mut byte = 0;
-    while byte < 256 {
-        // CAST: below 256.
-        t[0][byte] = shifted(byte as u32, 8);
-        byte += 1;
-    }
+    t[0] = effects(0);
     let mut k = 1;
     while k < STEP {
         let mut byte = 0;
@@ -67,6 +62,18 @@ const fn tables() -> [[u32; 256]; STEP] {
             byte += 1;
         }
         k += 1;
+    }
+    t
+}
+
+/// What a byte does to the CRC, by its value, when so many other bytes come after it.
+pub(super) const fn effects(after: u32) -> [u32; 256] {
+    let mut t = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        // CAST: below 256.
+        t[byte] = shifted(byte as u32, (after + 1) * 8);
+        byte += 1;
     }
     t
 }
@@ -90,6 +97,14 @@ fn by_tables(crc: u32, bytes: &[u8]) -> u32 {
         }
         crc = 0;
         for (table, b) in TABLES.iter().rev().zip(block) {
+            crc ^= table[usize::from(b)];
+        }
+    }
+    let (fours, rest) = rest.as_chunks::<4>();
+    for four in fours {
+        let block = u32::from_le_bytes(*four) ^ crc;
+        crc = 0;
+        for (table, b) in TABLES.iter().take(4).rev().zip(block.to_le_bytes()) {
             crc ^= table[usize::from(b)];
         }
     }

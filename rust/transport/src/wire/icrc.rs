@@ -3,13 +3,12 @@
 //! What the invariant CRC covers (annex A17).
 //!
 //! The CRC runs over eight bytes of ones in the place of a local route header, then the packet from the IP header on, where
-//! each field that a router may change counts as ones. The functions here give that changed beginning, up to the end of the
-//! base transport header; the rest of the packet is covered as it is.
+//! each field that a router may change counts as ones. [`Below`] is the CRC of what is below the base transport header,
+//! [`begin`] adds that header; the rest of the packet is covered as it is.
 
+use super::crc32;
 use super::BTH_LEN;
 
-/// Bytes of the stand-in for a local route header.
-const LRH_LEN: usize = 8;
 /// Bytes of a UDP header.
 const UDP_LEN: usize = 8;
 /// Bytes of an IPv4 header without options.
@@ -17,118 +16,115 @@ const IPV4_LEN: usize = 20;
 /// Bytes of an IPv6 header.
 const IPV6_LEN: usize = 40;
 
-/// Bytes of an IPv4 prefix.
-pub const V4_PREFIX_LEN: usize = LRH_LEN + IPV4_LEN + UDP_LEN + BTH_LEN;
-/// Bytes of an IPv6 prefix.
-pub const V6_PREFIX_LEN: usize = LRH_LEN + IPV6_LEN + UDP_LEN + BTH_LEN;
-
 /// The state of the CRC after the eight bytes of ones.
-pub const SEED: u32 = 0xdebb_20e3;
+const SEED: u32 = 0xdebb_20e3;
 
-/// An update step over bytes without inversion at either end, such as the kernel's `crc32_le`.
-pub type Crc32Le = fn(u32, &[u8]) -> u32;
+/// The congestion byte of the base transport header.
+const BTH_ECN: usize = 4;
+/// Bytes that [`begin`] covers if there are so many: as many as the CRC takes at a time.
+const BEGIN: usize = 16;
 
-/// Puts headers behind eight bytes of ones, and sets the masked bytes to ones.
-fn prefix<const N: usize, const IP: usize>(
-    ip: &[u8; IP],
-    udp: &[u8; UDP_LEN],
-    bth: &[u8; BTH_LEN],
-    masked: &[(usize, u8)],
-) -> [u8; N] {
-    let mut out = [0xff; N];
-    if let Some((_, rest)) = out.split_first_chunk_mut::<LRH_LEN>() {
-        if let Some((to, rest)) = rest.split_first_chunk_mut() {
-            *to = *ip;
-            if let Some((to, rest)) = rest.split_first_chunk_mut() {
-                *to = *udp;
-                if let Some((to, _)) = rest.split_first_chunk_mut() {
-                    *to = *bth;
-                }
-            }
+/// What is masked over IPv4: type of service, time to live and both checksums.
+const V4_MASKED: &[usize] = &[1, 8, 10, 11, IPV4_LEN + 6, IPV4_LEN + 7];
+/// What is masked over IPv6: traffic class, flow label, hop limit and the checksum. Of the first byte it is half.
+const V6_MASKED: &[usize] = &[1, 2, 3, 7, IPV6_LEN + 6, IPV6_LEN + 7];
+/// The traffic class begins in the byte of the version.
+const V6_CLASS: u8 = 0x0f;
+
+/// Bytes of IP and UDP header behind the identification of IPv4.
+const BEHIND_ID: u32 = 14 + 8;
+/// What a change of the identification's bytes does to the CRC behind the UDP header.
+static ID_EFFECTS: [[u32; 256]; 2] = [crc32::effects(BEHIND_ID + 1), crc32::effects(BEHIND_ID)];
+
+/// The CRC of IP and UDP headers, for the packets of a train: they differ in the identification of IPv4, which counts up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Below {
+    crc: u32,
+    /// That of the first, for IPv4.
+    id: Option<u16>,
+}
+
+impl Below {
+    /// That of the headers of a first packet. [`None`] if they don't have the lengths that they must have.
+    pub fn new(ip: &[u8], udp: &[u8]) -> Option<Self> {
+        let udp = udp.first_chunk()?;
+        match ip.len() {
+            IPV4_LEN => Some(Self::v4(ip.first_chunk()?, udp)),
+            IPV6_LEN => Some(Self::v6(ip.first_chunk()?, udp)),
+            _ => None,
         }
     }
-    for (at, mask) in masked {
+
+    /// Over IPv4.
+    pub fn v4(ip: &[u8; IPV4_LEN], udp: &[u8; UDP_LEN]) -> Self {
+        let [_, _, _, _, a, b, ..] = *ip;
+        let bytes: [u8; IPV4_LEN + UDP_LEN] = masked(ip, udp, V4_MASKED);
+        Self {
+            crc: crc32::update(SEED, &bytes),
+            id: Some(u16::from_be_bytes([a, b])),
+        }
+    }
+
+    /// Over IPv6.
+    pub fn v6(ip: &[u8; IPV6_LEN], udp: &[u8; UDP_LEN]) -> Self {
+        let mut bytes: [u8; IPV6_LEN + UDP_LEN] = masked(ip, udp, V6_MASKED);
+        bytes[0] |= V6_CLASS;
+        Self {
+            crc: crc32::update(SEED, &bytes),
+            id: None,
+        }
+    }
+
+    /// That of the packet that comes so many after the first, and is as long.
+    pub fn of_segment(&self, index: usize) -> u32 {
+        let Some(id) = self.id else {
+            return self.crc;
+        };
+        // CAST: it wraps around.
+        let [high, low] = (id ^ id.wrapping_add(index as u16)).to_be_bytes();
+        self.crc ^ ID_EFFECTS[0][usize::from(high)] ^ ID_EFFECTS[1][usize::from(low)]
+    }
+}
+
+/// Puts headers together and sets the masked bytes to ones.
+fn masked<const N: usize, const IP: usize>(
+    ip: &[u8; IP],
+    udp: &[u8; UDP_LEN],
+    masked: &[usize],
+) -> [u8; N] {
+    let mut out = [0; N];
+    if let Some((to, rest)) = out.split_first_chunk_mut() {
+        *to = *ip;
+        if let Some((to, _)) = rest.split_first_chunk_mut() {
+            *to = *udp;
+        }
+    }
+    for at in masked {
         if let Some(b) = out.get_mut(*at) {
-            *b |= *mask;
+            *b = 0xff;
         }
     }
     out
 }
 
-/// The prefix over IPv4: type of service, time to live, both checksums and the congestion byte of the BTH are masked.
-pub fn v4_prefix(
-    ip: &[u8; IPV4_LEN],
-    udp: &[u8; UDP_LEN],
-    bth: &[u8; BTH_LEN],
-) -> [u8; V4_PREFIX_LEN] {
-    const IP: usize = LRH_LEN;
-    const UDP: usize = IP + IPV4_LEN;
-    const BTH: usize = UDP + UDP_LEN;
-    const MASKED: &[(usize, u8)] = &[
-        (IP + 1, 0xff),
-        (IP + 8, 0xff),
-        (IP + 10, 0xff),
-        (IP + 11, 0xff),
-        (UDP + 6, 0xff),
-        (UDP + 7, 0xff),
-        (BTH + 4, 0xff),
-    ];
-    prefix(ip, udp, bth, MASKED)
-}
-
-/// The prefix over IPv6: traffic class, flow label, hop limit, the checksum and the congestion byte of the BTH are masked.
-pub fn v6_prefix(
-    ip: &[u8; IPV6_LEN],
-    udp: &[u8; UDP_LEN],
-    bth: &[u8; BTH_LEN],
-) -> [u8; V6_PREFIX_LEN] {
-    const IP: usize = LRH_LEN;
-    const UDP: usize = IP + IPV6_LEN;
-    const BTH: usize = UDP + UDP_LEN;
-    const MASKED: &[(usize, u8)] = &[
-        (IP, 0x0f),
-        (IP + 1, 0xff),
-        (IP + 2, 0xff),
-        (IP + 3, 0xff),
-        (IP + 7, 0xff),
-        (UDP + 6, 0xff),
-        (UDP + 7, 0xff),
-        (BTH + 4, 0xff),
-    ];
-    prefix(ip, udp, bth, MASKED)
-}
-
-/// The ICRC of a prefix and the rest of the packet (extension headers, payload and padding): the bytes to append.
-pub fn compute(crc32_le: Crc32Le, prefix: &[u8], rest: &[u8]) -> [u8; 4] {
-    (!crc32_le(crc32_le(!0, prefix), rest)).to_le_bytes()
+/// Continues the CRC of what is below over the base transport header, which a packet begins with, and perhaps some more.
+/// Returns it with what is left of the packet. [`None`] if the packet is shorter than that header.
+pub fn begin(below: u32, packet: &[u8]) -> Option<(u32, &[u8])> {
+    if let Some((block, rest)) = packet.split_first_chunk::<BEGIN>() {
+        let mut block = *block;
+        block[BTH_ECN] = 0xff;
+        return Some((crc32::update(below, &block), rest));
+    }
+    let (bth, rest) = packet.split_first_chunk::<BTH_LEN>()?;
+    let mut bth = *bth;
+    bth[BTH_ECN] = 0xff;
+    Some((crc32::update(below, &bth), rest))
 }
 
 #[cfg(any(test, rxo_kunit))]
 #[cfg_attr(rxo_kunit, kernel::macros::kunit_tests(rxo_transport_icrc))]
 mod tests {
     use super::*;
-
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut i = 0;
-        while i < 256 {
-            let mut c = i as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                c = (c >> 1) ^ if c & 1 != 0 { 0xedb8_8320 } else { 0 };
-                bit += 1;
-            }
-            table[i] = c;
-            i += 1;
-        }
-        table
-    };
-
-    fn crc32_le(crc: u32, bytes: &[u8]) -> u32 {
-        bytes
-            .iter()
-            .fold(crc, |c, b| (c >> 8) ^ TABLE[usize::from((c as u8) ^ b)])
-    }
 
     fn nibble(c: u8) -> u8 {
         match c {
@@ -147,6 +143,11 @@ mod tests {
         (out, s.len() / 2)
     }
 
+    fn icrc(below: u32, packet: &[u8]) -> [u8; 4] {
+        let (crc, rest) = begin(below, packet).unwrap();
+        (!crc32::update(crc, rest)).to_le_bytes()
+    }
+
     fn udp(len: usize) -> [u8; 8] {
         let mut h = [0xc1, 0x23, 0x12, 0xb7, 0, 0, 0x12, 0x34];
         h[4..6].copy_from_slice(&((len + 8) as u16).to_be_bytes());
@@ -154,27 +155,28 @@ mod tests {
     }
 
     /// 10.0.0.1 to 10.0.0.2.
-    fn ipv4(len: usize, id: u8, tos: u8, ttl: u8) -> [u8; 20] {
+    fn ipv4(len: usize, id: u16, tos: u8, ttl: u8) -> [u8; 20] {
         let mut h = [
-            0x45, tos, 0, 0, 0, id, 0x40, 0, ttl, 17, 0xab, 0xcd, 10, 0, 0, 1, 10, 0, 0, 2,
+            0x45, tos, 0, 0, 0, 0, 0x40, 0, ttl, 17, 0xab, 0xcd, 10, 0, 0, 1, 10, 0, 0, 2,
         ];
+        h[4..6].copy_from_slice(&id.to_be_bytes());
         h[2..4].copy_from_slice(&((len + 28) as u16).to_be_bytes());
         h
     }
 
     fn check_v4(packet: &str, id: u8, tos: u8, ttl: u8) {
         let (bytes, len) = unhex(packet);
-        let bth: &[u8; 12] = bytes.first_chunk().unwrap();
-        let p = v4_prefix(&ipv4(len, id, tos, ttl), &udp(len), bth);
-        assert_eq!(
-            compute(crc32_le, &p, &bytes[12..len - 4])[..],
-            bytes[len - 4..len]
-        );
+        // It may be any of a train.
+        for index in [0, 1, 5, 300, 0xffff] {
+            let first = ipv4(len, u16::from(id).wrapping_sub(index), tos, ttl);
+            let below = Below::v4(&first, &udp(len)).of_segment(index.into());
+            assert_eq!(icrc(below, &bytes[..len - 4])[..], bytes[len - 4..len]);
+        }
     }
 
     #[test]
     fn seed_is_the_state_after_the_ones() {
-        assert_eq!(crc32_le(!0, &[0xff; 8]), SEED);
+        assert_eq!(crc32::update(!0, &[0xff; 8]), SEED);
     }
 
     #[test]
@@ -216,11 +218,9 @@ mod tests {
         ip[23] = 1;
         ip[24] = 0xfd;
         ip[39] = 2;
-        let bth: &[u8; 12] = bytes.first_chunk().unwrap();
-        let p = v6_prefix(&ip, &udp(len), bth);
-        assert_eq!(
-            compute(crc32_le, &p, &bytes[12..len - 4])[..],
-            bytes[len - 4..len]
-        );
+        for index in [0, 7] {
+            let below = Below::v6(&ip, &udp(len)).of_segment(index);
+            assert_eq!(icrc(below, &bytes[..len - 4])[..], bytes[len - 4..len]);
+        }
     }
 }

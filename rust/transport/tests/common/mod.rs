@@ -529,6 +529,11 @@ impl Node {
     /// The bytes of a packet of a burst: headers, payload, padding.
     pub fn build(&self, burst: &Burst, i: u32) -> Vec<u8> {
         let p = burst.packet(i);
+        if i > 0 {
+            let mut stepped = burst.packet(i - 1);
+            burst.step(&mut stepped, i);
+            assert_eq!(stepped, p);
+        }
         let mut out = vec![0; MAX_HEADER_LEN];
         let n = p.headers.emit(&mut out);
         out.truncate(n);
