@@ -26,6 +26,8 @@ pub const MAX_HEADER_LEN: usize = 40;
 
 /// Bytes of the invariant CRC that ends each packet.
 pub const ICRC_LEN: usize = 4;
+/// Bytes of an acknowledge extended transport header.
+pub const AETH_LEN: usize = 4;
 
 /// The largest payload of any packet.
 pub const MAX_PAYLOAD: usize = 4096;

@@ -61,8 +61,7 @@ use crate::{
     stats::{
         Stat,
         Stats, //
-    },
-    tx::Ready, //
+    }, //
 };
 
 /// Bytes of the routing header before a datagram in its receive.
@@ -146,8 +145,6 @@ pub(crate) struct Host {
 /// What waits for the end of the critical section: calls to consumers, and an ACK.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// Whoever the message is for may answer at once, and need the queue pair's lock for that.
-    pub(crate) ack: Option<Ready>,
     send_cq: Calls,
     recv_cq: Calls,
     events: u32,

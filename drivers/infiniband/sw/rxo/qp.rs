@@ -468,6 +468,7 @@ impl QueuePair {
         f: impl FnOnce(&mut Inner, Instant) -> R,
     ) -> Option<(R, bool)> {
         let _pass = this.gate.enter()?;
+        let mut late = None;
         if let Some(peer) = this.near_peer() {
             let peer = peer.as_arc_borrow();
             // It may be on its way out.
@@ -486,12 +487,12 @@ impl QueuePair {
                     let again = Self::exchange(inner, other, now);
                     (again, peer.end_visit(peer, other, None))
                 } else {
-                    (this.transmit(inner, now), Pending::default())
+                    (this.transmit(inner, now, &mut late), Pending::default())
                 };
                 let pending = this.end_visit(this, inner, again);
                 drop(both);
-                Self::deliver(this, pending);
-                Self::deliver(peer, others);
+                Self::deliver(this, pending, late);
+                Self::deliver(peer, others, None);
                 return Some((ret, again.is_some()));
             }
         }
@@ -501,10 +502,10 @@ impl QueuePair {
             let now = now();
             this.take_held(inner, now);
             let ret = f(inner, now);
-            let again = this.transmit(inner, now);
+            let again = this.transmit(inner, now, &mut late);
             (ret, again, this.end_visit(this, inner, again))
         };
-        Self::deliver(this, pending);
+        Self::deliver(this, pending, late);
         Some((ret, again.is_some()))
     }
 
@@ -544,8 +545,7 @@ impl QueuePair {
     }
 
     /// Makes the calls to consumers and sends the ACK, after the lock has been released.
-    fn deliver(this: ArcBorrow<'_, Self>, mut pending: Pending) {
-        let ack = pending.ack.take();
+    fn deliver(this: ArcBorrow<'_, Self>, pending: Pending, ack: Option<Ready>) {
         if pending.has_calls() {
             pending.deliver(
                 &this.send_cq,
@@ -613,8 +613,9 @@ impl QueuePair {
         Some(softirq::now_ns().saturating_add(YIELD_NS))
     }
 
-    /// Sends what the transport wants sent; tells when to come back for more.
-    fn transmit(&self, inner: &mut Inner, now: Instant) -> Option<u64> {
+    /// Sends what the transport wants sent; tells when to come back for more. What is `late` leaves
+    /// after the lock has been released.
+    fn transmit(&self, inner: &mut Inner, now: Instant, late: &mut Option<Ready>) -> Option<u64> {
         if softirq::irqs_disabled() {
             // The network stack can't be entered: the timer's softirq can.
             return Some(softirq::now_ns());
@@ -642,10 +643,13 @@ impl QueuePair {
                 return inner.see_off(convoy);
             };
             left = left.saturating_sub(burst.count);
-            inner.send_ready();
-            if burst.is_ack() && inner.qp.ack_may_be_late() && inner.make_ready(burst) {
-                inner.qp.sent(now, burst, Ok(()), &mut inner.host);
-                continue;
+            inner.send_ready(late.take());
+            if burst.is_ack() && inner.qp.ack_may_be_late() {
+                *late = inner.make_ready(burst);
+                if late.is_some() {
+                    inner.qp.sent(now, burst, Ok(()), &mut inner.host);
+                    continue;
+                }
             }
             if (small || burst.is_request()) && inner.board(&mut convoy, burst, mark, left > 0) {
                 inner.qp.sent(now, burst, Ok(()), &mut inner.host);
@@ -1184,21 +1188,17 @@ impl Inner {
 
     /// Makes an ACK that leaves when the lock has been released, if nothing else is to be sent before:
     /// it goes through all of the network stack, and whoever waited for the message it is for may
-    /// want the lock by now. True if that can be.
-    fn make_ready(&mut self, burst: &Burst) -> bool {
+    /// want the lock by now. [`None`] if that can't be.
+    fn make_ready(&mut self, burst: &Burst) -> Option<Ready> {
         if core::mem::take(&mut self.acks_here) {
-            return false;
+            return None;
         }
-        let way = self.way.as_mut();
-        let ack =
-            way.and_then(|way| Ready::make(&self.qp, &self.host, way, &mut self.ip_id, burst));
-        self.host.pending.ack = ack;
-        self.host.pending.ack.is_some()
+        let way = self.way.as_mut()?;
+        Ready::make(&self.host, way, &mut self.ip_id, burst)
     }
 
     /// Sends an ACK that was to leave later: what is sent next must not overtake it.
-    fn send_ready(&mut self) {
-        let ack = self.host.pending.ack.take();
+    fn send_ready(&mut self, ack: Option<Ready>) {
         if ack.is_some_and(|ack| !ack.send(&self.host.stats)) {
             self.ack_was_refused();
         }

@@ -15,6 +15,11 @@ use net::{
 use rxo_transport::{
     burst::PacketOut,
     psn::Psn,
+    wire::{
+        AETH_LEN,
+        BTH_LEN,
+        ICRC_LEN, //
+    },
     Burst,
     KeyFault,
     Mark,
@@ -183,44 +188,56 @@ pub(crate) fn send_burst(
     Ok(None)
 }
 
-/// A packet that is ready to leave.
+/// Bytes of an acknowledgement above UDP, without the invariant CRC.
+const ACK_LEN: usize = BTH_LEN + AETH_LEN;
+
+/// An acknowledgement that is ready to leave: all that is to be known of its queue pair.
 pub(crate) struct Ready {
-    packet: TxPacket,
-    len: usize,
+    route: Route,
+    header: TxHeader,
+    bytes: [u8; ACK_LEN],
 }
 
 impl Ready {
-    /// Makes the only packet of a burst. [`None`] if that can't be done now, or if who sends it could
+    /// Takes the only packet of a burst. [`None`] if that can't be done now, or if who sends it could
     /// not count it right.
-    pub(crate) fn make(
-        qp: &Qp<Host>,
-        host: &Host,
-        way: &mut Way,
-        ip_id: &mut u16,
-        burst: &Burst,
-    ) -> Option<Self> {
+    pub(crate) fn make(host: &Host, way: &mut Way, ip_id: &mut u16, burst: &Burst) -> Option<Self> {
         if !host.stats.is_unbound() {
             return None;
         }
+        let PacketOut { headers, len, .. } = burst.packet(0);
+        let mut bytes = [0; ACK_LEN];
+        if len != 0 || headers.emit(&mut bytes) != ACK_LEN {
+            return None;
+        }
         let header = way.header(*ip_id);
-        let route = way.route(&host.port).ok()?;
-        let load = Load {
-            qp,
-            host,
-            burst,
-            header,
-        };
-        let (packet, len) = load.make(route, &burst.packet(0)).ok()??;
+        let route = way.route(&host.port).ok()?.clone();
         *ip_id = ip_id.wrapping_add(1);
+        host.trace_tx(&headers, len);
         Some(Self {
-            packet: packet.ok()?,
-            len,
+            route,
+            header,
+            bytes,
         })
     }
 
     /// Sends it. False if the network's queue is full.
     pub(crate) fn send(self, stats: &Stats) -> bool {
-        matches!(hand_over(stats, Ok(self.packet), 1, self.len), Handed::Over)
+        let total = ACK_LEN + ICRC_LEN;
+        matches!(hand_over(stats, self.packet(total), 1, total), Handed::Over)
+    }
+
+    fn packet(&self, total: usize) -> Result<TxPacket> {
+        let headers = self.header.emit(total).ok_or(EMSGSIZE)?;
+        let crc = crc::below(&headers)
+            .and_then(|below| crc::invariant(below, &self.bytes))
+            .ok_or(EINVAL)?;
+        let mut skb = TxSkb::alloc(self.route.family(), self.route.link_room(), total)?;
+        let out = skb.put_for_overwrite(total).ok_or(ENOMEM)?;
+        let (packet, icrc) = out.split_last_chunk_mut().ok_or(EINVAL)?;
+        packet.copy_from_slice(&self.bytes);
+        *icrc = (!crc).to_le_bytes();
+        skb.finish(&self.route, &headers)
     }
 }
 
