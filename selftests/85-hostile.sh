@@ -28,7 +28,7 @@ accounted()
 	local c n=0 want
 	sleep 0.5
 	snapshot
-	"$BIN/peer" "${HOSTS[@]}" alone || return 1
+	"$BIN/peer" "${HOSTS[@]}" "$@" alone || return 1
 	sleep 0.5
 	after
 	for c in rx_packets rx_malformed rx_icrc_errors rx_no_qp rx_no_memory; do
@@ -48,6 +48,7 @@ accounted()
 	[ $n -ge 10 ]
 }
 t "peer: every packet is counted" accounted
+t "peer, IPv6, and several at once: every packet is counted" accounted -6
 beside 1790 "peer: " "$BIN/peer" "${HOSTS[@]}" storm
 beside 1790 "peer, IPv6: " "$BIN/peer" "${HOSTS[@]}" -6 storm shifty
 finish

@@ -142,7 +142,7 @@ pub(crate) struct Host {
     pub(crate) history: History,
 }
 
-/// What waits for the end of the critical section: calls to consumers, and an ACK.
+/// What waits for the end of the critical section: calls to consumers.
 #[derive(Default)]
 pub(crate) struct Pending {
     send_cq: Calls,
