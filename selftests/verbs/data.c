@@ -479,8 +479,7 @@ static int rc_unsignalled(void)
 /* What the peer of rc_one_at_a_time does: it gives a receive, and then sends. */
 struct giver {
 	struct pair *p;
-	atomic_int stop;
-	int failed;
+	atomic_int stop, failed;
 };
 
 static int give(struct pair *p, int i)
@@ -507,6 +506,20 @@ static void *giver_thread(void *arg)
 	return NULL;
 }
 
+/* The completion is to be seen at once, so there is no pause as in get_wc(). */
+static int take_one(struct giver *g, int i)
+{
+	struct ep *e = &g->p->a;
+	struct ibv_wc wc;
+
+	check_ok(post(e, &(struct wr){ .id = i, .op = IBV_WR_SEND,
+		.flags = IBV_SEND_SIGNALED, .len = 8 }));
+	while (!ibv_poll_cq(e->scq, 1, &wc))
+		check(!g->failed);
+	check(wc.status == IBV_WC_SUCCESS && wc.wr_id == (uint64_t)i);
+	return 0;
+}
+
 /*
  * A queue with room for one: who sees a completion may post the next at once,
  * also if it was the peer's doing, on another CPU, that it came.
@@ -514,9 +527,8 @@ static void *giver_thread(void *arg)
 static int rc_one_at_a_time(void)
 {
 	struct opts o = opts_default();
-	int i, n = quick ? 500 : 3000;
+	int i, n = quick ? 500 : 3000, failed = 0;
 	struct giver g = { };
-	struct ibv_wc wc;
 	struct pair p;
 	pthread_t th;
 
@@ -524,18 +536,11 @@ static int rc_one_at_a_time(void)
 	run_ok(pair_up(&p, &o));
 	g.p = &p;
 	check_ok(pthread_create(&th, NULL, giver_thread, &g));
-	for (i = 0; i < n && !g.failed; i++) {
-		check_ok(post(&p.a, &(struct wr){
-			.id = i, .op = IBV_WR_SEND,
-			.flags = IBV_SEND_SIGNALED, .len = 8 }));
-		while (!ibv_poll_cq(p.a.scq, 1, &wc))
-			if (g.failed)
-				break;
-		check(wc.status == IBV_WC_SUCCESS && wc.wr_id == (uint64_t)i);
-	}
+	for (i = 0; i < n && !failed; i++)
+		failed = take_one(&g, i);
 	g.stop = 1;
 	pthread_join(th, NULL);
-	check(!g.failed);
+	check(!failed && !g.failed);
 	run_ok(pair_down(&p));
 	return 0;
 }
