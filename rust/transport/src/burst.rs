@@ -241,22 +241,20 @@ impl Burst {
 
     /// Makes packet `i` out of the one before it: in the middle of a message there is little that differs.
     pub fn step(&self, packet: &mut PacketOut, i: u32) {
-        let Plan::Run {
-            at, total, ack_req, ..
-        } = self.plan
-        else {
-            *packet = self.packet(i);
-            return;
-        };
-        let place = at.saturating_add(i);
-        if place < 2 || place.saturating_add(1) >= total || i >= self.count {
-            *packet = self.packet(i);
-            return;
+        match self.plan {
+            Plan::Run {
+                at, total, ack_req, ..
+            } if i < self.count
+                && packet.headers.bth.opcode.is_middle()
+                && Position::of(at.saturating_add(i), total) == Position::Middle =>
+            {
+                let bth = &mut packet.headers.bth;
+                bth.psn = bth.psn.next();
+                bth.ack_req = ack_req.any(i, 1, self.count);
+                packet.offset = packet.offset.saturating_add(self.mtu);
+            }
+            _ => *packet = self.packet(i),
         }
-        let bth = &mut packet.headers.bth;
-        bth.psn = bth.psn.next();
-        bth.ack_req = ack_req.any(i, 1, self.count);
-        packet.offset = packet.offset.saturating_add(self.mtu);
     }
 
     /// Headers of packet `i`, without padding count.

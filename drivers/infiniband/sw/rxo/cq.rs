@@ -92,11 +92,6 @@ impl Calls {
         self.lost = self.lost.saturating_add(other.lost);
     }
 
-    /// Tells whether there are any.
-    pub(crate) fn any(self) -> bool {
-        self.notify || self.overrun
-    }
-
     /// Returns how many completions found no room: with any, the queue pair can't go on.
     pub(crate) fn lost(self) -> u32 {
         self.lost

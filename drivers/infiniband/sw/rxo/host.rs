@@ -157,11 +157,6 @@ impl Pending {
         self.send_cq.lost().saturating_add(self.recv_cq.lost())
     }
 
-    /// Tells whether anyone is to be called.
-    pub(crate) fn has_calls(&self) -> bool {
-        self.send_cq.any() || self.recv_cq.any() || self.srq_limit || self.events != 0
-    }
-
     /// Makes the calls. No lock may be held.
     pub(crate) fn deliver(
         self,
@@ -174,6 +169,9 @@ impl Pending {
         recv_cq.call(self.recv_cq);
         if let (true, Some(srq)) = (self.srq_limit, srq) {
             srq.tell_limit_reached();
+        }
+        if self.events == 0 {
+            return;
         }
         for e in EVENTS {
             if self.events & 1 << *e as u32 != 0 {

@@ -546,14 +546,12 @@ impl QueuePair {
 
     /// Makes the calls to consumers and sends the ACK, after the lock has been released.
     fn deliver(this: ArcBorrow<'_, Self>, pending: Pending, ack: Option<Ready>) {
-        if pending.has_calls() {
-            pending.deliver(
-                &this.send_cq,
-                &this.recv_cq,
-                this.srq.as_deref(),
-                &this.target,
-            );
-        }
+        pending.deliver(
+            &this.send_cq,
+            &this.recv_cq,
+            this.srq.as_deref(),
+            &this.target,
+        );
         if ack.is_some_and(|ack| !ack.send(&this.port.stats)) {
             Self::visit(this, |inner, _| inner.ack_was_refused());
         }

@@ -180,8 +180,8 @@ impl Switch {
     #[inline(always)]
     fn check(buf: &mut RxBuf) -> Result<(Parsed, usize), Stat> {
         let found = Self::parse(buf, 0)?;
-        let below = crc::below(&buf.headers(0).ok_or(Stat::RxMalformed)?);
-        Self::verify(buf, 0, below)?;
+        let headers = buf.headers(0);
+        Self::verify(buf, 0, headers.and_then(|h| crc::below(&h)))?;
         Ok(found)
     }
 

@@ -224,21 +224,44 @@ impl Ready {
     /// Sends it. False if the network's queue is full.
     pub(crate) fn send(self, stats: &Stats) -> bool {
         let total = ACK_LEN + ICRC_LEN;
-        matches!(hand_over(stats, self.packet(total), 1, total), Handed::Over)
+        let made = make_packet(&self.route, &self.header, total, |below, out| {
+            if let Some(to) = out.first_chunk_mut() {
+                *to = self.bytes;
+            }
+            seal(below, out)
+        });
+        // What can't be made is lost.
+        let packet = made.unwrap_or(Err(EINVAL));
+        matches!(hand_over(stats, packet, 1, total), Handed::Over)
     }
+}
 
-    fn packet(&self, total: usize) -> Result<TxPacket> {
-        let headers = self.header.emit(total).ok_or(EMSGSIZE)?;
-        let crc = crc::below(&headers)
-            .and_then(|below| crc::invariant(below, &self.bytes))
-            .ok_or(EINVAL)?;
-        let mut skb = TxSkb::alloc(self.route.family(), self.route.link_room(), total)?;
-        let out = skb.put_for_overwrite(total).ok_or(ENOMEM)?;
-        let (packet, icrc) = out.split_last_chunk_mut().ok_or(EINVAL)?;
-        packet.copy_from_slice(&self.bytes);
-        *icrc = (!crc).to_le_bytes();
-        skb.finish(&self.route, &headers)
-    }
+/// Makes a packet of `total` bytes of UDP payload, which `write` fills: it gets the CRC of the headers
+/// before them. What it returns as a packet may be an error: then there was no memory for it.
+fn make_packet(
+    route: &Route,
+    header: &TxHeader,
+    total: usize,
+    write: impl FnOnce(u32, &mut [u8]) -> Result<(), PlaceFault>,
+) -> Result<Result<TxPacket>, PlaceFault> {
+    const FAULT: WcStatus = WcStatus::LocQpOpErr;
+    let mut skb = match TxSkb::alloc(route.family(), route.link_room(), total) {
+        Ok(skb) => skb,
+        Err(e) => return Ok(Err(e)),
+    };
+    let out = skb.put_for_overwrite(total).ok_or(FAULT)?;
+    let headers = header.emit(total).ok_or(FAULT)?;
+    write(crc::below(&headers).ok_or(FAULT)?, out)?;
+    Ok(skb.finish(route, &headers))
+}
+
+/// Writes the invariant CRC at the end of a packet, where `below` is that of the headers before it.
+fn seal(below: u32, packet: &mut [u8]) -> Result<(), PlaceFault> {
+    const FAULT: WcStatus = WcStatus::LocQpOpErr;
+    let (rest, icrc) = packet.split_last_chunk_mut().ok_or(FAULT)?;
+    let crc = crc::invariant(below, rest).ok_or(FAULT)?;
+    *icrc = (!crc).to_le_bytes();
+    Ok(())
 }
 
 /// What a burst waits for.
@@ -425,7 +448,7 @@ impl Load<'_> {
     /// the headers before it. `out` has just room for it.
     fn write(&self, packet: &PacketOut, below: u32, out: &mut [u8]) -> Result<(), PlaceFault> {
         const FAULT: WcStatus = WcStatus::LocQpOpErr;
-        let (rest, icrc) = out.split_last_chunk_mut().ok_or(FAULT)?;
+        let (rest, _) = out.split_last_chunk_mut::<ICRC_LEN>().ok_or(FAULT)?;
         let at = packet.headers.emit(rest);
         let (payload, pad) = rest
             .get_mut(at..)
@@ -441,8 +464,7 @@ impl Load<'_> {
             )?;
         }
         pad.fill(0);
-        let crc = crc::invariant(below, rest).ok_or(FAULT)?;
-        *icrc = (!crc).to_le_bytes();
+        seal(below, out)?;
         self.host.trace_tx(&packet.headers, packet.len);
         Ok(())
     }
@@ -459,58 +481,40 @@ impl Load<'_> {
             next <= size && size.saturating_add(next) <= room
         };
         if pays {
-            self.send_train(route, at, size, room)
+            self.send_train(route, at, first, room)
         } else {
             self.send_one(route, &first)
         }
     }
 
-    /// Makes a packet, and tells how long it is; [`None`] without memory for it.
-    fn make(
-        &self,
-        route: &Route,
-        packet: &PacketOut,
-    ) -> Result<Option<(Result<TxPacket>, usize)>, PlaceFault> {
-        let total = packet.wire_len();
-        let begun = TxSkb::alloc(route.family(), route.link_room(), total);
-        let Ok(mut skb) = begun else {
-            return Ok(None);
-        };
-        let out = skb.put_for_overwrite(total).ok_or(WcStatus::LocQpOpErr)?;
-        let headers = self.header.emit(total).ok_or(WcStatus::LocQpOpErr)?;
-        let below = crc::below(&headers).ok_or(WcStatus::LocQpOpErr)?;
-        self.write(packet, below, out)?;
-        Ok(Some((skb.finish(route, &headers), total)))
-    }
-
     /// Sends a packet.
     fn send_one(&self, route: &Route, packet: &PacketOut) -> Result<(Handed, u32), PlaceFault> {
-        let Some((packet, len)) = self.make(route, packet)? else {
-            self.stats().count(Stat::TxDropped);
-            return Ok((Handed::Over, 1));
-        };
-        Ok((hand_over(self.stats(), packet, 1, len), 1))
+        let total = packet.wire_len();
+        let made = make_packet(route, &self.header, total, |below, out| {
+            self.write(packet, below, out)
+        })?;
+        Ok((hand_over(self.stats(), made, 1, total), 1))
     }
 
-    /// Sends as one what fits in a train of `room` bytes: packets from `at` on of `size` bytes, and
-    /// one that is shorter. Returns how many became part of it.
+    /// Sends as one what fits in a train of `room` bytes: packets from `at` on, which is `first`, of
+    /// its size, and one that is shorter. Returns how many became part of it.
     fn send_train(
         &self,
         route: &Route,
         at: u32,
-        size: usize,
+        first: PacketOut,
         room: usize,
     ) -> Result<(Handed, u32), PlaceFault> {
+        let (mut packet, size) = (first, first.wire_len());
         let begun = TxTrain::alloc(route.family(), route.link_room(), size, room);
         let Ok(mut train) = begun else {
-            return self.send_one(route, &self.burst.packet(at));
+            return self.send_one(route, &first);
         };
         let segments = self
             .header
             .emit(size)
             .and_then(|first| Segments::new(&first, size))
             .ok_or(WcStatus::LocQpOpErr)?;
-        let mut packet = self.burst.packet(at);
         for i in 0..self.burst.count.saturating_sub(at) {
             if i > 0 {
                 self.burst.step(&mut packet, at.saturating_add(i));
@@ -531,7 +535,7 @@ impl Load<'_> {
         // CAST: at most `count`.
         let made = train.count() as u32;
         if made == 0 {
-            return self.send_one(route, &self.burst.packet(at));
+            return self.send_one(route, &first);
         }
         Ok((send_off(self.stats(), route, &self.header, train), made))
     }

@@ -45,7 +45,7 @@ const fn shifted(crc: u32, bits: u32) -> u32 {
 }
 
 /// Bytes a step.
-const STEP: usize = 16;
+pub(super) const STEP: usize = 16;
 
 /// Effects of a byte by its distance from the end of a step.
 static TABLES: [[u32; 256]; STEP] = tables();
@@ -91,26 +91,29 @@ fn by_tables(crc: u32, bytes: &[u8]) -> u32 {
     let mut crc = crc;
     let (steps, rest) = bytes.as_chunks::<STEP>();
     for step in steps {
-        let mut block = *step;
-        for (b, c) in block.iter_mut().zip(crc.to_le_bytes()) {
-            *b ^= c;
-        }
-        crc = 0;
-        for (table, b) in TABLES.iter().rev().zip(block) {
-            crc ^= table[usize::from(b)];
-        }
+        crc = by_table(crc, step);
     }
     let (fours, rest) = rest.as_chunks::<4>();
     for four in fours {
-        let block = u32::from_le_bytes(*four) ^ crc;
-        crc = 0;
-        for (table, b) in TABLES.iter().take(4).rev().zip(block.to_le_bytes()) {
-            crc ^= table[usize::from(b)];
-        }
+        crc = by_table(crc, four);
     }
     for b in rest {
         let [low, ..] = crc.to_le_bytes();
         crc = (crc >> 8) ^ TABLES[0][usize::from(low ^ b)];
+    }
+    crc
+}
+
+/// Several bytes at once, at least as many as the CRC has.
+#[inline(always)]
+fn by_table<const N: usize>(crc: u32, bytes: &[u8; N]) -> u32 {
+    let mut block = *bytes;
+    for (b, c) in block.iter_mut().zip(crc.to_le_bytes()) {
+        *b ^= c;
+    }
+    let mut crc = 0;
+    for (table, b) in TABLES[..N].iter().rev().zip(block) {
+        crc ^= table[usize::from(b)];
     }
     crc
 }

@@ -21,8 +21,6 @@ const SEED: u32 = 0xdebb_20e3;
 
 /// The congestion byte of the base transport header.
 const BTH_ECN: usize = 4;
-/// Bytes that [`begin`] covers if there are so many: as many as the CRC takes at a time.
-const BEGIN: usize = 16;
 
 /// What is masked over IPv4: type of service, time to live and both checksums.
 const V4_MASKED: &[usize] = &[1, 8, 10, 11, IPV4_LEN + 6, IPV4_LEN + 7];
@@ -31,8 +29,11 @@ const V6_MASKED: &[usize] = &[1, 2, 3, 7, IPV6_LEN + 6, IPV6_LEN + 7];
 /// The traffic class begins in the byte of the version.
 const V6_CLASS: u8 = 0x0f;
 
-/// Bytes of IP and UDP header behind the identification of IPv4.
-const BEHIND_ID: u32 = 14 + 8;
+/// Where the identification of IPv4 ends.
+const ID_END: usize = 6;
+/// Bytes of IP and UDP header behind that.
+// CAST: it is 22.
+const BEHIND_ID: u32 = (IPV4_LEN - ID_END + UDP_LEN) as u32;
 /// What a change of the identification's bytes does to the CRC behind the UDP header.
 static ID_EFFECTS: [[u32; 256]; 2] = [crc32::effects(BEHIND_ID + 1), crc32::effects(BEHIND_ID)];
 
@@ -56,7 +57,7 @@ impl Below {
     }
 
     /// Over IPv4.
-    pub fn v4(ip: &[u8; IPV4_LEN], udp: &[u8; UDP_LEN]) -> Self {
+    fn v4(ip: &[u8; IPV4_LEN], udp: &[u8; UDP_LEN]) -> Self {
         let [_, _, _, _, a, b, ..] = *ip;
         let bytes: [u8; IPV4_LEN + UDP_LEN] = masked(ip, udp, V4_MASKED);
         Self {
@@ -66,7 +67,7 @@ impl Below {
     }
 
     /// Over IPv6.
-    pub fn v6(ip: &[u8; IPV6_LEN], udp: &[u8; UDP_LEN]) -> Self {
+    fn v6(ip: &[u8; IPV6_LEN], udp: &[u8; UDP_LEN]) -> Self {
         let mut bytes: [u8; IPV6_LEN + UDP_LEN] = masked(ip, udp, V6_MASKED);
         bytes[0] |= V6_CLASS;
         Self {
@@ -107,18 +108,20 @@ fn masked<const N: usize, const IP: usize>(
     out
 }
 
-/// Continues the CRC of what is below over the base transport header, which a packet begins with, and perhaps some more.
-/// Returns it with what is left of the packet. [`None`] if the packet is shorter than that header.
+/// Continues the CRC of what is below over the base transport header, which a packet begins with, and as much more as the
+/// CRC takes at a time, if there is so much. Returns it with what is left of the packet. [`None`] if the packet is shorter
+/// than that header.
 pub fn begin(below: u32, packet: &[u8]) -> Option<(u32, &[u8])> {
-    if let Some((block, rest)) = packet.split_first_chunk::<BEGIN>() {
-        let mut block = *block;
-        block[BTH_ECN] = 0xff;
-        return Some((crc32::update(below, &block), rest));
-    }
-    let (bth, rest) = packet.split_first_chunk::<BTH_LEN>()?;
-    let mut bth = *bth;
-    bth[BTH_ECN] = 0xff;
-    Some((crc32::update(below, &bth), rest))
+    first::<{ crc32::STEP }>(below, packet).or_else(|| first::<BTH_LEN>(below, packet))
+}
+
+/// Continues it over so many bytes that a packet begins with, if it has them.
+fn first<const N: usize>(below: u32, packet: &[u8]) -> Option<(u32, &[u8])> {
+    const { assert!(N >= BTH_LEN) };
+    let (bytes, rest) = packet.split_first_chunk::<N>()?;
+    let mut bytes = *bytes;
+    bytes[BTH_ECN] = 0xff;
+    Some((crc32::update(below, &bytes), rest))
 }
 
 #[cfg(any(test, rxo_kunit))]
