@@ -10,11 +10,11 @@ use crate::psn::Psn;
 use crate::wire::{
     Aeth,
     Bth,
+    Ext,
     Headers,
-    Ieth,
-    ImmDt,
     Reth,
     Syndrome,
+    Tail,
     ICRC_LEN, //
 };
 
@@ -56,12 +56,11 @@ pub(crate) enum Family {
     ReadResponse,
 }
 
-/// What the last packet of a message carries besides data.
+/// What the first packet of a message carries before the data, in responses the last one too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tail {
-    Plain,
-    Imm(u32),
-    Inv(u32),
+pub(crate) enum Lead {
+    Rdma(Reth),
+    Ack(Aeth),
 }
 
 impl Family {
@@ -77,12 +76,12 @@ impl Family {
         match (self, at, tail) {
             (Self::RcSend, First, _) => O::RC_SEND_FIRST,
             (Self::RcSend, Middle, _) => O::RC_SEND_MIDDLE,
-            (Self::RcSend, Last, Tail::Plain) => O::RC_SEND_LAST,
+            (Self::RcSend, Last, Tail::None) => O::RC_SEND_LAST,
             (Self::RcSend, Last, Tail::Imm(_)) => O::RC_SEND_LAST_IMM,
-            (Self::RcSend, Last, Tail::Inv(_)) => O::RC_SEND_LAST_INV,
-            (Self::RcSend, Only, Tail::Plain) => O::RC_SEND_ONLY,
+            (Self::RcSend, Last, Tail::Invalidate(_)) => O::RC_SEND_LAST_INV,
+            (Self::RcSend, Only, Tail::None) => O::RC_SEND_ONLY,
             (Self::RcSend, Only, Tail::Imm(_)) => O::RC_SEND_ONLY_IMM,
-            (Self::RcSend, Only, Tail::Inv(_)) => O::RC_SEND_ONLY_INV,
+            (Self::RcSend, Only, Tail::Invalidate(_)) => O::RC_SEND_ONLY_INV,
             (Self::RcWrite, First, _) => O::RC_WRITE_FIRST,
             (Self::RcWrite, Middle, _) => O::RC_WRITE_MIDDLE,
             (Self::RcWrite, Last, Tail::Imm(_)) => O::RC_WRITE_LAST_IMM,
@@ -171,8 +170,7 @@ pub(crate) enum Plan {
         at: u32,
         total: u32,
         bth: Bth,
-        reth: Option<Reth>,
-        aeth: Option<Aeth>,
+        lead: Lead,
         ack_req: AckReq,
     },
 }
@@ -259,7 +257,7 @@ impl Burst {
 
     /// Headers of packet `i`, without padding count.
     fn headers(&self, i: u32) -> Headers {
-        let (family, tail, at, total, mut bth, reth, aeth, ack_req) = match self.plan {
+        let (family, tail, at, total, mut bth, lead, ack_req) = match self.plan {
             Plan::Single(h) => return h,
             Plan::Run {
                 family,
@@ -267,10 +265,9 @@ impl Burst {
                 at,
                 total,
                 bth,
-                reth,
-                aeth,
+                lead,
                 ack_req,
-            } => (family, tail, at, total, bth, reth, aeth, ack_req),
+            } => (family, tail, at, total, bth, lead, ack_req),
         };
         let position = Position::of(at.saturating_add(i), total);
         bth.opcode = family.opcode(position, tail);
@@ -280,24 +277,13 @@ impl Burst {
             AckReq::Never => false,
             AckReq::Paced { end, .. } => (end && position.ends()) || ack_req.any(i, 1, self.count),
         };
-        let mut h = Headers {
-            bth,
-            ..Headers::default()
+        let ext = match lead {
+            Lead::Rdma(reth) if position.begins() => Ext::Rdma(reth),
+            Lead::Ack(aeth) if position != Position::Middle => Ext::Ack(aeth),
+            _ => Ext::None,
         };
-        if position.begins() {
-            h.reth = reth;
-        }
-        if position != Position::Middle {
-            h.aeth = aeth;
-        }
-        if position.ends() {
-            match tail {
-                Tail::Plain => (),
-                Tail::Imm(v) => h.imm = Some(ImmDt(v)),
-                Tail::Inv(v) => h.ieth = Some(Ieth(v)),
-            }
-        }
-        h
+        let tail = if position.ends() { tail } else { Tail::None };
+        Headers { bth, ext, tail }
     }
 
     /// Whether any of `count` packets from `i` on, none of them the last of a message, asks for an acknowledgement.
@@ -345,7 +331,7 @@ impl Burst {
         match self.plan {
             Plan::Single(h) => {
                 h.bth.opcode == Opcode::RC_ACKNOWLEDGE
-                    && h.aeth
+                    && h.aeth()
                         .is_some_and(|a| matches!(a.syndrome, Syndrome::Ack { .. }))
             }
             Plan::Run { .. } => false,

@@ -114,8 +114,8 @@ impl<E: Env> Qp<E> {
             self.on_stale(now, pkt, info, env);
             return Verdict::Done;
         }
-        self.note_reached(psn, pkt.headers.aeth);
-        match (info.op, pkt.headers.aeth) {
+        self.note_reached(psn, pkt.headers.aeth());
+        match (info.op, pkt.headers.aeth()) {
             (Op::Ack, Some(aeth)) => self.on_ack(now, psn, aeth, env),
             (Op::ReadResponse, _) => return self.on_read_response(now, psn, pkt, info, env),
             (Op::AtomicAck, Some(aeth)) => return self.on_atomic_ack(now, psn, aeth, pkt, env),
@@ -146,7 +146,7 @@ impl<E: Env> Qp<E> {
     fn on_stale(&mut self, now: Instant, pkt: &Parsed, info: &Info, env: &mut E) {
         env.count(Counter::RxStaleResponses);
         let psn = pkt.headers.bth.psn;
-        let (Op::Ack, Some(aeth)) = (info.op, pkt.headers.aeth) else {
+        let (Op::Ack, Some(aeth)) = (info.op, pkt.headers.aeth()) else {
             return;
         };
         match aeth.syndrome {
@@ -367,7 +367,7 @@ impl<E: Env> Qp<E> {
         let last = psn == entry.last;
         let acked = pkt
             .headers
-            .aeth
+            .aeth()
             .is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
         let asked = match entry.wqe.op {
             SendOp::Read => Some(entry.wqe.length),
@@ -392,7 +392,7 @@ impl<E: Env> Qp<E> {
                 return self.not_placed(fault, env);
             }
         }
-        if let Some(aeth) = pkt.headers.aeth {
+        if let Some(aeth) = pkt.headers.aeth() {
             self.take_credits(now, aeth);
         }
         self.answered_to(now, psn, last, env);
@@ -411,7 +411,7 @@ impl<E: Env> Qp<E> {
             return Verdict::Done;
         };
         let (Some(original), true, Syndrome::Ack { .. }) = (
-            pkt.headers.atomic_ack,
+            pkt.headers.atomic_ack(),
             entry.wqe.op.is_atomic(),
             aeth.syndrome,
         ) else {

@@ -132,21 +132,14 @@ pub enum AckRule {
     Response,
 }
 
-/// The extension headers that follow the BTH, in wire order.
+/// The extension headers that follow the BTH, in wire order: a bit for each, and above them the bytes that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeaderSet(u16);
 
 macro_rules! headers {
     ($($(#[$doc:meta])* $name:ident = $bit:expr, $len:expr;)*) => {
         impl HeaderSet {
-            $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)*
-
-            /// The length of the BTH and these headers.
-            pub const fn wire_len(self) -> usize {
-                let mut len = crate::wire::BTH_LEN;
-                $(if self.has(Self::$name) { len += $len; })*
-                len
-            }
+            $($(#[$doc])* pub const $name: Self = Self(1 << $bit | $len << 8);)*
         }
     };
 }
@@ -176,12 +169,19 @@ impl HeaderSet {
 
     /// Whether all of `h` are present.
     pub const fn has(self, h: Self) -> bool {
-        self.0 & h.0 == h.0
+        let bits = h.0 & 0xff;
+        self.0 & bits == bits
     }
 
-    /// The headers of both.
+    /// The headers of both, of which none is the same.
     const fn and(self, h: Self) -> Self {
-        Self(self.0 | h.0)
+        Self(self.0 + h.0)
+    }
+
+    /// The length of the BTH and these headers.
+    pub const fn wire_len(self) -> usize {
+        // CAST: one byte.
+        crate::wire::BTH_LEN + (self.0 >> 8) as usize
     }
 }
 

@@ -330,7 +330,7 @@ impl<E: Env> Qp<E> {
 
     /// A packet came again.
     fn on_duplicate(&mut self, pkt: &Parsed, info: &Info, env: &mut E) {
-        let empty = pkt.headers.reth.is_some_and(|r| r.len == 0);
+        let empty = pkt.headers.reth().is_some_and(|r| r.len == 0);
         let asks = info.op == Op::Write && info.position == Position::Only && empty;
         self.resp.asked |= asks;
         env.count(if asks {
@@ -421,7 +421,7 @@ impl<E: Env> Qp<E> {
     }
 
     fn on_datagram(&mut self, pkt: &Parsed, env: &mut E) -> Verdict {
-        let deth = pkt.headers.deth.unwrap_or_default();
+        let deth = pkt.headers.deth().unwrap_or_default();
         if deth.qkey != self.qkey() {
             self.drop_packet(Counter::DropQkey, pkt, env);
             return Verdict::Done;

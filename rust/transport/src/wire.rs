@@ -16,7 +16,13 @@ use crate::psn::{
 use crate::verbs::FlushKind;
 
 pub mod crc32;
+mod ext;
 pub mod icrc;
+
+pub use ext::{
+    Ext,
+    Tail, //
+};
 
 /// Bytes of the base transport header.
 pub const BTH_LEN: usize = 12;
@@ -226,27 +232,15 @@ pub struct Aeth {
     pub msn: Msn,
 }
 
-/// All headers of a packet. Which of the optional ones go on the wire is up to the opcode.
+/// All headers of a packet. Which of those after the first go on the wire is up to the opcode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     /// The base transport header.
     pub bth: Bth,
-    /// Of datagrams.
-    pub deth: Option<Deth>,
-    /// Of FLUSH requests.
-    pub feth: Option<Feth>,
-    /// Of WRITE, READ and FLUSH requests.
-    pub reth: Option<Reth>,
-    /// Of atomic requests.
-    pub atomic: Option<AtomicEth>,
-    /// Of responses.
-    pub aeth: Option<Aeth>,
-    /// Of answers to atomics.
-    pub atomic_ack: Option<AtomicAckEth>,
-    /// Immediate data.
-    pub imm: Option<ImmDt>,
-    /// The rkey to invalidate.
-    pub ieth: Option<Ieth>,
+    /// What comes after it.
+    pub ext: Ext,
+    /// What comes last.
+    pub tail: Tail,
 }
 
 /// A packet that was understood.
@@ -385,52 +379,8 @@ impl Headers {
         let mut r = Reader(bytes);
         let bth = Bth::parse(r.take()?)?;
         let info = bth.opcode.info().ok_or(Malformed::Opcode)?;
-        let has = |h: HeaderSet| info.headers.has(h);
-        let mut h = Self {
-            bth,
-            ..Self::default()
-        };
-        if has(HeaderSet::DETH) {
-            h.deth = Some(Deth {
-                qkey: r.u32()?,
-                src_qp: r.u32()? & LOW_24,
-            });
-        }
-        if has(HeaderSet::FETH) {
-            h.feth = Some(Feth(r.u32()?));
-        }
-        if has(HeaderSet::RETH) {
-            h.reth = Some(Reth {
-                va: r.u64()?,
-                rkey: r.u32()?,
-                len: r.u32()?,
-            });
-        }
-        if has(HeaderSet::ATOMIC) {
-            h.atomic = Some(AtomicEth {
-                va: r.u64()?,
-                rkey: r.u32()?,
-                swap_add: r.u64()?,
-                compare: r.u64()?,
-            });
-        }
-        if has(HeaderSet::AETH) {
-            let v = r.u32()?;
-            h.aeth = Some(Aeth {
-                // CAST: the top byte.
-                syndrome: Syndrome::from_byte((v >> 24) as u8),
-                msn: Msn::new(v),
-            });
-        }
-        if has(HeaderSet::ATOMIC_ACK) {
-            h.atomic_ack = Some(AtomicAckEth(r.u64()?));
-        }
-        if has(HeaderSet::IMM) {
-            h.imm = Some(ImmDt(u32::from_ne_bytes(r.take()?)));
-        }
-        if has(HeaderSet::IETH) {
-            h.ieth = Some(Ieth(r.u32()?));
-        }
+        let ext = Ext::read(info.headers, &mut r)?;
+        let tail = Tail::read(info.headers, &mut r)?;
 
         let header_len = info.headers.wire_len();
         let padded = total_len.checked_sub(header_len).ok_or(Malformed::Short)?;
@@ -449,7 +399,7 @@ impl Headers {
             return Err(Malformed::Length);
         }
         Ok(Parsed {
-            headers: h,
+            headers: Self { bth, ext, tail },
             header_len,
             payload_len,
         })
@@ -482,46 +432,10 @@ impl Headers {
             return 0;
         };
         let mut w = Writer(out);
-        let has = |h: HeaderSet| headers.has(h);
         w.put(self.bth.emit());
-        if len == BTH_LEN {
-            return len;
-        }
-        if has(HeaderSet::DETH) {
-            let h = self.deth.unwrap_or_default();
-            w.put(h.qkey.to_be_bytes());
-            w.put((h.src_qp & LOW_24).to_be_bytes());
-        }
-        if has(HeaderSet::FETH) {
-            w.put(self.feth.unwrap_or_default().0.to_be_bytes());
-        }
-        if has(HeaderSet::RETH) {
-            let h = self.reth.unwrap_or_default();
-            w.put(h.va.to_be_bytes());
-            w.put(h.rkey.to_be_bytes());
-            w.put(h.len.to_be_bytes());
-        }
-        if has(HeaderSet::ATOMIC) {
-            let h = self.atomic.unwrap_or_default();
-            w.put(h.va.to_be_bytes());
-            w.put(h.rkey.to_be_bytes());
-            w.put(h.swap_add.to_be_bytes());
-            w.put(h.compare.to_be_bytes());
-        }
-        if has(HeaderSet::AETH) {
-            let word = self
-                .aeth
-                .map_or(0, |h| (u32::from(h.syndrome.to_byte()) << 24) | h.msn.get());
-            w.put(word.to_be_bytes());
-        }
-        if has(HeaderSet::ATOMIC_ACK) {
-            w.put(self.atomic_ack.unwrap_or_default().0.to_be_bytes());
-        }
-        if has(HeaderSet::IMM) {
-            w.put(self.imm.unwrap_or_default().0.to_ne_bytes());
-        }
-        if has(HeaderSet::IETH) {
-            w.put(self.ieth.unwrap_or_default().0.to_be_bytes());
+        if len > BTH_LEN {
+            self.ext.write(headers, &mut w);
+            self.tail.write(headers, &mut w);
         }
         len
     }

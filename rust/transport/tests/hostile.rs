@@ -8,7 +8,10 @@ pub mod common;
 use std::collections::VecDeque;
 
 use common::*;
-use rxo_transport::opcode::TABLE;
+use rxo_transport::opcode::{
+    HeaderSet,
+    TABLE, //
+};
 use rxo_transport::psn::{
     Msn,
     Psn, //
@@ -76,6 +79,31 @@ fn packet(rng: &mut Rng, n: &Node, mtu: u32) -> Vec<u8> {
         2 => 0x20 | rng.below(4) as u8,
         _ => rng.below(32) as u8,
     };
+    let deth = Deth {
+        qkey: if rng.permille(900) { 0x1234 } else { 1 },
+        src_qp: 3,
+    };
+    let feth = Feth(if rng.permille(900) {
+        1 + rng.below(2) as u32 + 16 * rng.below(2) as u32
+    } else {
+        rng.next() as u32
+    });
+    let reth = Reth {
+        va,
+        rkey,
+        len: total,
+    };
+    let atomic = AtomicEth {
+        va,
+        rkey,
+        swap_add: 1,
+        compare: 1,
+    };
+    let aeth = Aeth {
+        syndrome: Syndrome::from_byte(syndrome),
+        msn: Msn::new(rng.next() as u32),
+    };
+    let has = |s| info.headers.has(s);
     let h = Headers {
         bth: Bth {
             opcode: info.opcode,
@@ -84,33 +112,20 @@ fn packet(rng: &mut Rng, n: &Node, mtu: u32) -> Vec<u8> {
             pad: (len.wrapping_neg() & 3) as u8,
             ..Bth::default()
         },
-        deth: Some(Deth {
-            qkey: if rng.permille(900) { 0x1234 } else { 1 },
-            src_qp: 3,
-        }),
-        feth: Some(Feth(if rng.permille(900) {
-            1 + rng.below(2) as u32 + 16 * rng.below(2) as u32
+        ext: if has(HeaderSet::DETH) {
+            Ext::Datagram(deth)
+        } else if has(HeaderSet::RETH) {
+            Ext::Flush(feth, reth)
+        } else if has(HeaderSet::ATOMIC) {
+            Ext::Atomic(atomic)
         } else {
-            rng.next() as u32
-        })),
-        reth: Some(Reth {
-            va,
-            rkey,
-            len: total,
-        }),
-        atomic: Some(AtomicEth {
-            va,
-            rkey,
-            swap_add: 1,
-            compare: 1,
-        }),
-        aeth: Some(Aeth {
-            syndrome: Syndrome::from_byte(syndrome),
-            msn: Msn::new(rng.next() as u32),
-        }),
-        atomic_ack: Some(AtomicAckEth(1)),
-        imm: Some(ImmDt(1)),
-        ieth: Some(Ieth(rng.below(2) as u32)),
+            Ext::AtomicAck(aeth, AtomicAckEth(1))
+        },
+        tail: if has(HeaderSet::IMM) {
+            Tail::Imm(ImmDt(1))
+        } else {
+            Tail::Invalidate(Ieth(rng.below(2) as u32))
+        },
     };
     let mut out = vec![0; MAX_HEADER_LEN];
     let size = h.emit(&mut out);

@@ -73,17 +73,21 @@ impl P {
     }
 
     fn reth(mut self, va: u64, rkey: u32, len: u32) -> Self {
-        self.h.reth = Some(Reth { va, rkey, len });
+        let reth = Reth { va, rkey, len };
+        self.h.ext = match self.h.feth() {
+            Some(feth) => Ext::Flush(feth, reth),
+            None => Ext::Rdma(reth),
+        };
         self
     }
 
     fn feth(mut self, bits: u32) -> Self {
-        self.h.feth = Some(Feth(bits));
+        self.h.ext = Ext::Flush(Feth(bits), self.h.reth().unwrap_or_default());
         self
     }
 
     fn aeth(mut self, syndrome: u8, msn: u32) -> Self {
-        self.h.aeth = Some(Aeth {
+        self.h.ext = Ext::Ack(Aeth {
             syndrome: Syndrome::from_byte(syndrome),
             msn: Msn::new(msn),
         });
@@ -144,7 +148,7 @@ impl Script {
         let tx = self.tx();
         assert!(tx.len() <= 1, "{tx:?}");
         tx.first().map(|p| {
-            let a = p.headers.aeth.unwrap();
+            let a = p.headers.aeth().unwrap();
             assert_eq!(p.headers.bth.opcode, Opcode::RC_ACKNOWLEDGE);
             (p.headers.bth.psn.get(), a.syndrome.to_byte(), a.msn.get())
         })
@@ -228,12 +232,12 @@ fn message_is_cut_at_the_path_mtu() {
         assert_eq!(lens, [m, m, m, 1]);
         let ops: Vec<_> = tx.iter().map(|p| p.headers.bth.opcode.raw()).collect();
         assert_eq!(ops, [0x06, 0x07, 0x07, 0x09]);
-        let reth = tx[0].headers.reth.unwrap();
+        let reth = tx[0].headers.reth().unwrap();
         assert_eq!(
             (reth.va, reth.rkey, reth.len),
             (BASE + 0x8000, RKEY, 3 * m + 1)
         );
-        assert_eq!(tx[3].headers.imm, Some(ImmDt(5)));
+        assert_eq!(tx[3].headers.imm(), Some(ImmDt(5)));
         assert_eq!(tx[3].headers.bth.pad, 3);
     }
 }
@@ -392,7 +396,7 @@ fn answers_are_small_if_they_are_one_packet_and_next() {
     s.rx(read_request(100, 600));
     s.rx(read_request(103, 8));
     let mut fetch_add = p(Opcode::RC_FETCH_ADD, 104);
-    fetch_add.h.atomic = Some(AtomicEth {
+    fetch_add.h.ext = Ext::Atomic(AtomicEth {
         va: BASE,
         rkey: RKEY,
         ..AtomicEth::default()
@@ -526,7 +530,7 @@ fn unawaited_message_is_asked_for_after_a_while_without_its_data() {
             (Opcode::RC_WRITE_ONLY, Psn::new(99))
         );
         assert!(h.bth.ack_req);
-        assert_eq!((h.reth, tx[0].payload_len), (Some(Reth::default()), 0));
+        assert_eq!((h.reth(), tx[0].payload_len), (Some(Reth::default()), 0));
         assert_eq!(s.n.host.counted(Counter::TxAckProbes), 1);
         assert_eq!(s.n.host.counted(Counter::TxRetransmits), 0);
         s.rx(ack(102, 0x1f, 1));
@@ -1429,7 +1433,7 @@ fn missing_read_response_is_asked_for_once_from_where_it_broke_off() {
     let tx = s.tx();
     assert_eq!(tx.len(), 1);
     assert_eq!(tx[0].headers.bth.psn.get(), 101);
-    let r = tx[0].headers.reth.unwrap();
+    let r = tx[0].headers.reth().unwrap();
     assert_eq!((r.va, r.len), (BASE + 0x8000 + 256, 768));
     assert_eq!(s.n.host.counted(Counter::RxImpliedNaks), 1);
     s.rx(response(Opcode::RC_READ_RESPONSE_FIRST, 101, 256, 1));
@@ -1513,7 +1517,7 @@ fn read_response_with_a_wrong_opcode_is_a_bad_response() {
         s.post(1, SendOp::Read, 300);
         s.tx();
         let mut r = response(op, psn, len, 1);
-        r.h.atomic_ack = Some(AtomicAckEth(1));
+        r.h.ext = Ext::AtomicAck(r.h.aeth().unwrap(), AtomicAckEth(1));
         s.rx(r);
         assert_eq!(s.done(), [(1, BadRespErr)]);
         assert_eq!(s.state(), QpState::Err);
@@ -1565,7 +1569,7 @@ fn atomic_result_into_protected_memory_is_a_protection_error() {
     s.post(1, SendOp::FetchAdd { add: 1 }, 8);
     s.tx();
     let mut r = response(Opcode::RC_ATOMIC_ACKNOWLEDGE, 100, 0, 0);
-    r.h.atomic_ack = Some(AtomicAckEth(1));
+    r.h.ext = Ext::AtomicAck(r.h.aeth().unwrap(), AtomicAckEth(1));
     s.rx(r);
     assert_eq!(s.done(), [(1, LocProtErr)]);
 }
@@ -1781,7 +1785,7 @@ fn two_gibibytes_are_one_message() {
     let tx = s.tx();
     // All of the PSN space that can be told apart.
     assert_eq!(tx.len(), 1);
-    assert_eq!(tx[0].headers.reth.unwrap().len, 1 << 31);
+    assert_eq!(tx[0].headers.reth().unwrap().len, 1 << 31);
     assert_eq!(s.idle(), Idle::Window);
     assert_eq!(s.n.qp.status().sent_psn, Psn::new(100 + (1 << 23)));
     for i in 0..1 << 23 {
@@ -1883,7 +1887,7 @@ fn send_lands_in_the_receive_and_is_acknowledged() {
     s.rx(p(Opcode::RC_SEND_FIRST, 100).quiet().data(256, 1));
     s.rx(p(Opcode::RC_SEND_MIDDLE, 101).quiet().data(256, 2));
     let mut last = p(Opcode::RC_SEND_LAST_IMM, 102).data(3, 3);
-    last.h.imm = Some(ImmDt(0x1234));
+    last.h.tail = Tail::Imm(ImmDt(0x1234));
     last.h.bth.solicited = true;
     s.rx(last);
     // One more receive is posted.
@@ -2061,7 +2065,7 @@ fn write_with_immediate_needs_its_receive_at_the_end() {
         .data(256, 1));
     assert_eq!(s.reply(), Some((100, 0, 0)));
     let mut last = p(Opcode::RC_WRITE_LAST_IMM, 101).data(44, 2);
-    last.h.imm = Some(ImmDt(9));
+    last.h.tail = Tail::Imm(ImmDt(9));
     s.rx(last.clone());
     assert_eq!(s.reply(), Some((101, 0x21, 0)));
     assert_eq!(s.n.host.bytes(BASE + 256, 1), [0]);
@@ -2246,7 +2250,7 @@ fn access_not_enabled_on_the_queue_pair_is_invalid() {
         ..config()
     };
     let mut a = p(Opcode::RC_FETCH_ADD, 100);
-    a.h.atomic = Some(AtomicEth {
+    a.h.ext = Ext::Atomic(AtomicEth {
         va: BASE,
         rkey: RKEY,
         ..AtomicEth::default()
@@ -2338,14 +2342,14 @@ fn send_with_invalidate_invalidates() {
     let mut s = script(config());
     s.n.post_recv(7, BASE, 10);
     let mut b = p(Opcode::RC_SEND_ONLY_INV, 100).data(4, 1);
-    b.h.ieth = Some(Ieth(RKEY));
+    b.h.tail = Tail::Invalidate(Ieth(RKEY));
     s.rx(b.clone());
     assert_eq!(s.n.host.keys.len(), 0);
     assert_eq!(s.n.host.recv_cq[0].c.invalidated, Some(RKEY));
 
     let mut s = script(config());
     s.n.post_recv(7, BASE, 10);
-    b.h.ieth = Some(Ieth(1));
+    b.h.tail = Tail::Invalidate(Ieth(1));
     refused(s, b, 0x61, None, &[(7, RemInvReqErr)]);
 }
 
@@ -2361,8 +2365,8 @@ fn read_is_answered_by_its_own_psns() {
     let lens: Vec<_> = tx.iter().map(|p| p.payload_len).collect();
     assert_eq!(lens, [256, 256, 3]);
     assert_eq!(out[2][16..19], [1, 2, 3]);
-    assert_eq!(tx[0].headers.aeth.unwrap().msn, Msn::new(1));
-    assert_eq!(tx[1].headers.aeth, None);
+    assert_eq!(tx[0].headers.aeth().unwrap().msn, Msn::new(1));
+    assert_eq!(tx[1].headers.aeth(), None);
     // The next request has the PSN after the response.
     s.rx(p(Opcode::RC_WRITE_ONLY, 103).reth(BASE, RKEY, 4).data(4, 1));
     assert_eq!(s.reply(), Some((103, 0, 2)));
@@ -2480,7 +2484,7 @@ fn read_that_cannot_be_gathered_becomes_a_nak() {
 fn atomic_is_carried_out_once_and_answered_again() {
     let mut s = script(config());
     let mut a = p(Opcode::RC_FETCH_ADD, 100);
-    a.h.atomic = Some(AtomicEth {
+    a.h.ext = Ext::Atomic(AtomicEth {
         va: BASE,
         rkey: RKEY,
         swap_add: 5,
@@ -2491,8 +2495,8 @@ fn atomic_is_carried_out_once_and_answered_again() {
         s.rx(a.clone());
         let tx = s.tx();
         assert_eq!(tx.len(), 1);
-        assert_eq!(tx[0].headers.atomic_ack, Some(AtomicAckEth(7)));
-        assert_eq!(tx[0].headers.aeth.unwrap().msn, Msn::new(1));
+        assert_eq!(tx[0].headers.atomic_ack(), Some(AtomicAckEth(7)));
+        assert_eq!(tx[0].headers.aeth().unwrap().msn, Msn::new(1));
     }
     assert_eq!(s.n.host.bytes(BASE, 8)[0], 12);
     assert_eq!(s.n.host.atomics, 1);
@@ -2502,7 +2506,7 @@ fn atomic_is_carried_out_once_and_answered_again() {
 fn misaligned_atomic_is_invalid() {
     for low in 1..8 {
         let mut a = p(Opcode::RC_COMPARE_SWAP, 100);
-        a.h.atomic = Some(AtomicEth {
+        a.h.ext = Ext::Atomic(AtomicEth {
             va: BASE + low,
             rkey: RKEY,
             ..AtomicEth::default()
@@ -2514,7 +2518,7 @@ fn misaligned_atomic_is_invalid() {
 #[test]
 fn atomic_with_a_bad_key_is_an_access_error() {
     let mut a = p(Opcode::RC_COMPARE_SWAP, 100);
-    a.h.atomic = Some(AtomicEth {
+    a.h.ext = Ext::Atomic(AtomicEth {
         va: BASE,
         rkey: 1,
         ..AtomicEth::default()
@@ -2547,7 +2551,7 @@ fn done_reply(s: &mut Script) -> Option<(u32, u32)> {
     tx.first().map(|p| {
         assert_eq!(p.headers.bth.opcode, Opcode::RC_READ_RESPONSE_ONLY);
         assert_eq!((p.payload_len, p.headers.bth.pad), (0, 0));
-        let a = p.headers.aeth.unwrap();
+        let a = p.headers.aeth().unwrap();
         assert!(matches!(a.syndrome, Syndrome::Ack { .. }));
         (p.headers.bth.psn.get(), a.msn.get())
     })
@@ -2747,7 +2751,7 @@ fn atomic_write_carries_eight_bytes_and_waits_for_its_response() {
     assert_eq!(h.bth.opcode, Opcode::RC_ATOMIC_WRITE);
     assert_eq!((tx[0].payload_len, h.bth.pad, h.bth.ack_req), (8, 0, true));
     assert_eq!(
-        h.reth,
+        h.reth(),
         Some(Reth {
             va: BASE + 0x8000,
             rkey: RKEY,
@@ -2778,8 +2782,8 @@ fn flush_carries_its_kind_and_range_and_no_data() {
         let psn = 99 + id as u32;
         let h = tx[0].headers;
         assert_eq!((h.bth.opcode, h.bth.psn), (Opcode::RC_FLUSH, Psn::new(psn)));
-        assert_eq!((h.feth, h.bth.ack_req), (Some(Feth(bits)), true));
-        assert_eq!(h.reth.unwrap().len, 1 << 20);
+        assert_eq!((h.feth(), h.bth.ack_req), (Some(Feth(bits)), true));
+        assert_eq!(h.reth().unwrap().len, 1 << 20);
         assert_eq!((tx.len(), tx[0].payload_len), (1, 0));
         s.rx(response(Opcode::RC_READ_RESPONSE_ONLY, psn, 0, 0));
     }
@@ -2827,7 +2831,7 @@ fn wrong_answer_to_flush_and_atomic_write_fails_them() {
             s.post(1, op, 8);
             s.tx();
             let mut r = response(answer, 100, len, 1);
-            r.h.atomic_ack = Some(AtomicAckEth(1));
+            r.h.ext = Ext::AtomicAck(r.h.aeth().unwrap(), AtomicAckEth(1));
             s.rx(r);
             assert_eq!(s.done(), [(1, status)]);
         }
@@ -2975,7 +2979,7 @@ fn ud() -> Config {
 
 fn datagram(len: usize, qkey: u32) -> P {
     let mut d = p(Opcode::UD_SEND_ONLY, 5).quiet().data(len, 4);
-    d.h.deth = Some(Deth { qkey, src_qp: 0x99 });
+    d.h.ext = Ext::Datagram(Deth { qkey, src_qp: 0x99 });
     d
 }
 
@@ -3004,16 +3008,16 @@ fn ud_carries_destination_and_q_key() {
         (Opcode::UD_SEND_ONLY_IMM, 0x33)
     );
     assert_eq!(
-        h.deth,
+        h.deth(),
         Some(Deth {
             qkey: 0x42,
             src_qp: QPN[0]
         })
     );
-    assert_eq!(h.imm, Some(ImmDt(7)));
+    assert_eq!(h.imm(), Some(ImmDt(7)));
     assert!(!h.bth.ack_req);
     // The top bit asks for the key of the queue pair.
-    assert_eq!(tx[1].headers.deth.unwrap().qkey, 0x1234);
+    assert_eq!(tx[1].headers.deth().unwrap().qkey, 0x1234);
     assert_eq!(tx[1].headers.bth.psn, h.bth.psn.next());
     assert_eq!(s.done(), [(1, Success), (2, Success)]);
 }
@@ -3105,7 +3109,7 @@ fn gsi_has_the_well_known_key() {
     assert_eq!(s.received(), [(7, Success)]);
     post_ud(&mut s, 1, SendOp::Send, 256, 0x8001_0000);
     assert_eq!(
-        s.tx()[0].headers.deth,
+        s.tx()[0].headers.deth(),
         Some(Deth {
             qkey: 0x8001_0000,
             src_qp: 1
@@ -3462,67 +3466,90 @@ fn modify_checks_before_it_changes() {
 
 #[test]
 fn headers_survive_the_wire() {
+    use opcode::HeaderSet as S;
+    let deth = Deth {
+        qkey: 0x1122_3344,
+        src_qp: 0x55_6677,
+    };
+    let reth = Reth {
+        va: 0x0102_0304_0506_0708,
+        rkey: 9,
+        len: 10,
+    };
+    let atomic = AtomicEth {
+        va: 1,
+        rkey: 2,
+        swap_add: 3,
+        compare: 4,
+    };
+    let aeth = Aeth {
+        syndrome: Syndrome::Rnr { timer: 5 },
+        msn: Msn::new(0x99_8877),
+    };
+    let exts = [
+        (vec![], Ext::None),
+        (vec![S::DETH], Ext::Datagram(deth)),
+        (vec![S::RETH], Ext::Rdma(reth)),
+        (vec![S::FETH, S::RETH], Ext::Flush(Feth(0x12), reth)),
+        (vec![S::ATOMIC], Ext::Atomic(atomic)),
+        (vec![S::AETH], Ext::Ack(aeth)),
+        (
+            vec![S::AETH, S::ATOMIC_ACK],
+            Ext::AtomicAck(aeth, AtomicAckEth(77)),
+        ),
+    ];
+    let tails = [
+        (vec![], Tail::None),
+        (vec![S::IMM], Tail::Imm(ImmDt(0xdead_beef))),
+        (vec![S::IETH], Tail::Invalidate(Ieth(0xfeed))),
+    ];
+    let all = [
+        S::DETH,
+        S::FETH,
+        S::RETH,
+        S::ATOMIC,
+        S::AETH,
+        S::ATOMIC_ACK,
+        S::IMM,
+        S::IETH,
+    ];
     for info in opcode::TABLE {
-        let mut h = Headers {
-            bth: Bth {
-                opcode: info.opcode,
-                solicited: true,
-                migreq: true,
-                pad: 0,
-                pkey: 0x8123,
-                fecn: true,
-                becn: true,
-                dest_qp: 0x12_3456,
-                ack_req: true,
-                psn: Psn::new(0xab_cdef),
-            },
-            deth: Some(Deth {
-                qkey: 0x1122_3344,
-                src_qp: 0x55_6677,
-            }),
-            feth: Some(Feth(0x12)),
-            reth: Some(Reth {
-                va: 0x0102_0304_0506_0708,
-                rkey: 9,
-                len: 10,
-            }),
-            atomic: Some(AtomicEth {
-                va: 1,
-                rkey: 2,
-                swap_add: 3,
-                compare: 4,
-            }),
-            aeth: Some(Aeth {
-                syndrome: Syndrome::Rnr { timer: 5 },
-                msn: Msn::new(0x99_8877),
-            }),
-            atomic_ack: Some(AtomicAckEth(77)),
-            imm: Some(ImmDt(0xdead_beef)),
-            ieth: Some(Ieth(0xfeed)),
+        let bth = Bth {
+            opcode: info.opcode,
+            solicited: true,
+            migreq: true,
+            pad: 0,
+            pkey: 0x8123,
+            fecn: true,
+            becn: true,
+            dest_qp: 0x12_3456,
+            ack_req: true,
+            psn: Psn::new(0xab_cdef),
         };
-        let mut b = [0; 64];
-        let n = h.emit(&mut b);
-        assert_eq!((n, n), (h.len(), info.headers.wire_len()));
-        let payload = match info.payload {
-            opcode::Payload::Exact(n) => usize::from(n),
-            _ => 0,
-        };
-        let got = Headers::parse(&b[..n], n + payload).unwrap();
-        assert_eq!(got.header_len, n);
-        // What the opcode does not have is not on the wire.
-        let has = |s| info.headers.has(s);
-        use opcode::HeaderSet as S;
-        h.deth = h.deth.filter(|_| has(S::DETH));
-        h.feth = h.feth.filter(|_| has(S::FETH));
-        h.reth = h.reth.filter(|_| has(S::RETH));
-        h.atomic = h.atomic.filter(|_| has(S::ATOMIC));
-        h.aeth = h.aeth.filter(|_| has(S::AETH));
-        h.atomic_ack = h.atomic_ack.filter(|_| has(S::ATOMIC_ACK));
-        h.imm = h.imm.filter(|_| has(S::IMM));
-        h.ieth = h.ieth.filter(|_| has(S::IETH));
-        assert_eq!(got.headers, h);
-        // Too little room: nothing.
-        assert_eq!(h.emit(&mut b[..n - 1]), 0);
+        let asked: Vec<_> = all.into_iter().filter(|s| info.headers.has(*s)).collect();
+        let mut right = 0;
+        for (ext_set, ext) in &exts {
+            for (tail_set, tail) in &tails {
+                let (ext, tail) = (*ext, *tail);
+                let h = Headers { bth, ext, tail };
+                let mut b = [0; 64];
+                let n = h.emit(&mut b);
+                assert_eq!((n, n), (h.len(), info.headers.wire_len()));
+                let payload = match info.payload {
+                    opcode::Payload::Exact(n) => usize::from(n),
+                    _ => 0,
+                };
+                let got = Headers::parse(&b[..n], n + payload).unwrap();
+                assert_eq!((got.header_len, got.headers.bth), (n, bth));
+                // The headers that the opcode has are on the wire, and no others.
+                let fits = [&ext_set[..], tail_set].concat() == asked;
+                assert_eq!(got.headers == h, fits);
+                right += usize::from(fits);
+                // Too little room: nothing.
+                assert_eq!(h.emit(&mut b[..n - 1]), 0);
+            }
+        }
+        assert_eq!(right, 1);
     }
 }
 
@@ -3623,7 +3650,7 @@ fn packet_whose_memory_was_absent_has_left_no_trace() {
         (config(), |s| {
             for psn in 100..104 {
                 let mut a = p(Opcode::RC_FETCH_ADD, psn);
-                a.h.atomic = Some(AtomicEth {
+                a.h.ext = Ext::Atomic(AtomicEth {
                     va: BASE + 8,
                     rkey: RKEY,
                     swap_add: 3,
@@ -3642,7 +3669,7 @@ fn packet_whose_memory_was_absent_has_left_no_trace() {
             s.rx(p(Opcode::RC_READ_RESPONSE_MIDDLE, 101).quiet().data(256, 2));
             s.rx(response(Opcode::RC_READ_RESPONSE_LAST, 102, 188, 3));
             let mut a = p(Opcode::RC_ATOMIC_ACKNOWLEDGE, 103).aeth(0x1f, 1).quiet();
-            a.h.atomic_ack = Some(AtomicAckEth(77));
+            a.h.ext = Ext::AtomicAck(a.h.aeth().unwrap(), AtomicAckEth(77));
             s.rx(a);
         }),
         // Unreliable messages: it is no gap.

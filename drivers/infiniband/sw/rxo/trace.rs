@@ -27,7 +27,7 @@ impl Host {
         len: u32,
     ) {
         let bth = &headers.bth;
-        let (syndrome, msn) = headers.aeth.map_or((NO_SYNDROME, 0), |a| {
+        let (syndrome, msn) = headers.aeth().map_or((NO_SYNDROME, 0), |a| {
             (u32::from(a.syndrome.to_byte()), a.msn.get())
         });
         f(

@@ -28,6 +28,7 @@ use crate::time::{
 use crate::verbs::QpState;
 use crate::wire::{
     Bth,
+    Ext,
     Headers,
     Reth, //
 };
@@ -194,7 +195,7 @@ impl<E: Env> Qp<E> {
                 ..self.bth(self.comp.una.prev())
             },
             // The key of an empty WRITE is not looked at (C9-88).
-            reth: Some(Reth::default()),
+            ext: Ext::Rdma(Reth::default()),
             ..Headers::default()
         };
         self.single(headers, Owner::Nobody)

@@ -10,10 +10,10 @@ use crate::burst::{
     AckReq,
     Burst,
     Family,
+    Lead,
     Owner,
     Plan,
-    Source,
-    Tail, //
+    Source, //
 };
 use crate::env::Env;
 use crate::opcode::Opcode;
@@ -27,10 +27,13 @@ use crate::wire::{
     AtomicEth,
     Bth,
     Deth,
+    Ext,
     Feth,
     Headers,
+    Ieth,
     ImmDt,
-    Reth, //
+    Reth,
+    Tail, //
 };
 
 impl<E: Env> Qp<E> {
@@ -47,15 +50,20 @@ impl<E: Env> Qp<E> {
         let wqe = &entry.wqe;
         let rc = self.ty == QpType::Rc;
         let (family, tail) = match (wqe.op, rc) {
-            (SendOp::SendImm(v), true) => (Family::RcSend, Tail::Imm(v)),
-            (SendOp::SendInv(v), _) => (Family::RcSend, Tail::Inv(v)),
-            (SendOp::Write, true) => (Family::RcWrite, Tail::Plain),
-            (SendOp::WriteImm(v), true) => (Family::RcWrite, Tail::Imm(v)),
-            (_, true) => (Family::RcSend, Tail::Plain),
-            (SendOp::SendImm(v), false) => (Family::UcSend, Tail::Imm(v)),
-            (SendOp::Write, false) => (Family::UcWrite, Tail::Plain),
-            (SendOp::WriteImm(v), false) => (Family::UcWrite, Tail::Imm(v)),
-            (_, false) => (Family::UcSend, Tail::Plain),
+            (SendOp::SendImm(v), true) => (Family::RcSend, Tail::Imm(ImmDt(v))),
+            (SendOp::SendInv(v), _) => (Family::RcSend, Tail::Invalidate(Ieth(v))),
+            (SendOp::Write, true) => (Family::RcWrite, Tail::None),
+            (SendOp::WriteImm(v), true) => (Family::RcWrite, Tail::Imm(ImmDt(v))),
+            (_, true) => (Family::RcSend, Tail::None),
+            (SendOp::SendImm(v), false) => (Family::UcSend, Tail::Imm(ImmDt(v))),
+            (SendOp::Write, false) => (Family::UcWrite, Tail::None),
+            (SendOp::WriteImm(v), false) => (Family::UcWrite, Tail::Imm(ImmDt(v))),
+            (_, false) => (Family::UcSend, Tail::None),
+        };
+        let reth = Reth {
+            va: wqe.remote_addr,
+            rkey: wqe.rkey,
+            len: wqe.length,
         };
         let mtu = self.set.mtu.bytes();
         let offset = at.saturating_mul(mtu);
@@ -83,12 +91,7 @@ impl<E: Env> Qp<E> {
                     solicited: wqe.flags.solicited && wqe.op.takes_receive(),
                     ..self.bth(entry.first.add(at))
                 },
-                reth: Some(Reth {
-                    va: wqe.remote_addr,
-                    rkey: wqe.rkey,
-                    len: wqe.length,
-                }),
-                aeth: None,
+                lead: Lead::Rdma(reth),
                 ack_req,
             },
             owner,
@@ -101,12 +104,17 @@ impl<E: Env> Qp<E> {
         let wqe = &entry.wqe;
         let offset = at.saturating_mul(self.set.mtu.bytes()).min(wqe.length);
         let atomic = |swap_add, compare| {
-            Some(AtomicEth {
+            Ext::Atomic(AtomicEth {
                 va: wqe.remote_addr,
                 rkey: wqe.rkey,
                 swap_add,
                 compare,
             })
+        };
+        let reth = Reth {
+            va: wqe.remote_addr,
+            rkey: wqe.rkey,
+            len: wqe.length,
         };
         let mut h = Headers {
             bth: Bth {
@@ -119,19 +127,15 @@ impl<E: Env> Qp<E> {
         match wqe.op {
             SendOp::CmpSwap { compare, swap } => {
                 h.bth.opcode = Opcode::RC_COMPARE_SWAP;
-                h.atomic = atomic(swap, compare);
+                h.ext = atomic(swap, compare);
             }
             SendOp::FetchAdd { add } => {
                 h.bth.opcode = Opcode::RC_FETCH_ADD;
-                h.atomic = atomic(add, 0);
+                h.ext = atomic(add, 0);
             }
             SendOp::AtomicWrite => {
                 h.bth.opcode = Opcode::RC_ATOMIC_WRITE;
-                h.reth = Some(Reth {
-                    va: wqe.remote_addr,
-                    rkey: wqe.rkey,
-                    len: wqe.length,
-                });
+                h.ext = Ext::Rdma(reth);
                 payload = (
                     Source::Send {
                         slot: slot_of(owner),
@@ -141,16 +145,11 @@ impl<E: Env> Qp<E> {
             }
             SendOp::Flush(kind) => {
                 h.bth.opcode = Opcode::RC_FLUSH;
-                h.feth = Some(Feth::of(kind));
-                h.reth = Some(Reth {
-                    va: wqe.remote_addr,
-                    rkey: wqe.rkey,
-                    len: wqe.length,
-                });
+                h.ext = Ext::Flush(Feth::of(kind), reth);
             }
             _ => {
                 h.bth.opcode = Opcode::RC_READ_REQUEST;
-                h.reth = Some(Reth {
+                h.ext = Ext::Rdma(Reth {
                     va: wqe.remote_addr.wrapping_add(u64::from(offset)),
                     rkey: wqe.rkey,
                     len: wqe.length.saturating_sub(offset),
@@ -169,21 +168,18 @@ impl<E: Env> Qp<E> {
     pub(super) fn datagram(&self, entry: &SendSlot, owner: Owner) -> Burst {
         let wqe = &entry.wqe;
         let dest = wqe.ud.unwrap_or_default();
-        let imm = match wqe.op {
-            SendOp::SendImm(v) => Some(ImmDt(v)),
-            _ => None,
+        let (opcode, tail) = match wqe.op {
+            SendOp::SendImm(v) => (Opcode::UD_SEND_ONLY_IMM, Tail::Imm(ImmDt(v))),
+            _ => (Opcode::UD_SEND_ONLY, Tail::None),
         };
         let h = Headers {
             bth: Bth {
-                opcode: match imm {
-                    Some(_) => Opcode::UD_SEND_ONLY_IMM,
-                    None => Opcode::UD_SEND_ONLY,
-                },
+                opcode,
                 solicited: wqe.flags.solicited,
                 dest_qp: dest.qpn,
                 ..self.bth(entry.first)
             },
-            deth: Some(Deth {
+            ext: Ext::Datagram(Deth {
                 qkey: if dest.qkey & QKEY_OF_QP != 0 {
                     self.qkey()
                 } else {
@@ -191,8 +187,7 @@ impl<E: Env> Qp<E> {
                 },
                 src_qp: self.qpn,
             }),
-            imm,
-            ..Headers::default()
+            tail,
         };
         Burst {
             source: source(

@@ -13,10 +13,10 @@ use crate::burst::{
     AckReq,
     Burst,
     Family,
+    Lead,
     Owner,
     Plan,
-    Source,
-    Tail, //
+    Source, //
 };
 use crate::credit;
 use crate::env::{
@@ -38,9 +38,11 @@ use crate::wire::{
     Aeth,
     AtomicAckEth,
     Bth,
+    Ext,
     Headers,
     NakCode,
-    Syndrome, //
+    Syndrome,
+    Tail, //
 };
 
 /// What is to be sent after all READ responses.
@@ -133,7 +135,7 @@ impl<E: Env> Qp<E> {
         };
         let mut h = Headers {
             bth: self.bth(psn),
-            aeth: Some(aeth),
+            ext: Ext::Ack(aeth),
             ..Headers::default()
         };
         h.bth.opcode = Opcode::RC_ACKNOWLEDGE;
@@ -194,7 +196,7 @@ impl<E: Env> Qp<E> {
                 opcode: Opcode::RC_READ_RESPONSE_ONLY,
                 ..bth
             },
-            aeth: Some(aeth),
+            ext: Ext::Ack(aeth),
             ..Headers::default()
         };
         self.single(h, Owner::Nobody)
@@ -228,8 +230,7 @@ impl<E: Env> Qp<E> {
             Memory::Atomic { original } => {
                 let mut h = Headers {
                     bth,
-                    aeth: Some(aeth),
-                    atomic_ack: Some(AtomicAckEth(original)),
+                    ext: Ext::AtomicAck(aeth, AtomicAckEth(original)),
                     ..Headers::default()
                 };
                 h.bth.opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
@@ -256,12 +257,11 @@ impl<E: Env> Qp<E> {
                     mtu,
                     plan: Plan::Run {
                         family: Family::ReadResponse,
-                        tail: Tail::Plain,
+                        tail: Tail::None,
                         at: answer.at.saturating_sub(answer.from),
                         total: answer.at.saturating_sub(answer.from).saturating_add(left),
                         bth,
-                        reth: None,
-                        aeth: Some(aeth),
+                        lead: Lead::Ack(aeth),
                         ack_req: AckReq::Never,
                     },
                     owner,

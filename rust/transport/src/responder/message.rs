@@ -95,7 +95,7 @@ impl<E: Env> Qp<E> {
         }
         self.resp.inbound = Inbound::Send { received: end };
         if at.ends() {
-            let invalidated = pkt.headers.ieth.map(|h| h.0);
+            let invalidated = pkt.headers.ieth().map(|h| h.0);
             if let Some(rkey) = invalidated {
                 env.invalidate(rkey).map_err(|f| match f {
                     KeyFault::Access => Refusal::Invalid,
@@ -114,8 +114,8 @@ impl<E: Env> Qp<E> {
         len: u32,
         env: &mut E,
     ) -> Result<(), Refusal> {
-        let with_imm = pkt.headers.imm.is_some();
-        let (received, total) = match (&self.resp.inbound, at.begins(), pkt.headers.reth) {
+        let with_imm = pkt.headers.imm().is_some();
+        let (received, total) = match (&self.resp.inbound, at.begins(), pkt.headers.reth()) {
             (Inbound::Idle, true, Some(reth)) => (0, reth.len),
             (
                 Inbound::Write {
@@ -134,7 +134,7 @@ impl<E: Env> Qp<E> {
         if with_imm {
             self.need_receive(env)?;
         }
-        if let (true, Some(reth)) = (at.begins(), pkt.headers.reth) {
+        if let (true, Some(reth)) = (at.begins(), pkt.headers.reth()) {
             let region = if total > 0 {
                 Some(env.open_remote(reth.rkey, reth.va, total, RemoteAccess::Write)?)
             } else {
@@ -187,11 +187,11 @@ impl<E: Env> Qp<E> {
             status: WcStatus::Success,
             op,
             byte_len,
-            imm: h.imm.map(|i| i.0),
+            imm: h.imm().map(|i| i.0),
             invalidated,
-            src_qp: h.deth.map_or(self.set.dest_qpn, |d| d.src_qp),
+            src_qp: h.deth().map_or(self.set.dest_qpn, |d| d.src_qp),
             solicited: h.bth.solicited,
-            grh: h.deth.is_some(),
+            grh: h.deth().is_some(),
             vendor_err: 0,
         });
     }

@@ -111,7 +111,7 @@ impl<R> Resource<R> {
 impl<E: Env> Qp<E> {
     /// Answers a READ again, or a part of it.
     pub(super) fn replay_read(&mut self, serial: u64, pkt: &Parsed, env: &mut E) {
-        let asked = pkt.headers.reth.unwrap_or_default();
+        let asked = pkt.headers.reth().unwrap_or_default();
         let mtu = self.set.mtu.bytes();
         let found = self.resources.iter_mut().find_map(|r| {
             let Memory::Read(reth) = r.memory else {
@@ -204,7 +204,7 @@ impl<E: Env> Qp<E> {
 
     /// A new ATOMIC WRITE.
     pub(super) fn atomic_write(&mut self, pkt: &Parsed, env: &mut E) -> Result<(), Refusal> {
-        let reth = pkt.headers.reth.ok_or(Refusal::Invalid)?;
+        let reth = pkt.headers.reth().ok_or(Refusal::Invalid)?;
         // oA19-28.
         let fits = reth.len == 8 && pkt.payload_len == 8 && pkt.headers.bth.pad == 0;
         if !fits || reth.va & 7 != 0 || !self.set.access.contains(Access::REMOTE_WRITE) {
@@ -219,10 +219,10 @@ impl<E: Env> Qp<E> {
 
     /// A new FLUSH.
     pub(super) fn flush(&mut self, pkt: &Parsed, env: &mut E) -> Result<(), Refusal> {
-        let reth = pkt.headers.reth.ok_or(Refusal::Invalid)?;
+        let reth = pkt.headers.reth().ok_or(Refusal::Invalid)?;
         let kind = pkt
             .headers
-            .feth
+            .feth()
             .and_then(Feth::kind)
             .ok_or(Refusal::Invalid)?;
         // oA19-2: there is no payload.
@@ -240,7 +240,7 @@ impl<E: Env> Qp<E> {
 
     /// A new READ.
     pub(super) fn read(&mut self, pkt: &Parsed, env: &mut E) -> Result<(), Refusal> {
-        let reth = pkt.headers.reth.ok_or(Refusal::Invalid)?;
+        let reth = pkt.headers.reth().ok_or(Refusal::Invalid)?;
         if reth.len > MAX_MSG_LEN || !self.set.access.contains(Access::REMOTE_READ) {
             return Err(Refusal::Invalid);
         }
@@ -257,7 +257,7 @@ impl<E: Env> Qp<E> {
 
     /// A new atomic.
     pub(super) fn atomic(&mut self, pkt: &Parsed, info: &Info, env: &mut E) -> Result<(), Refusal> {
-        let h = pkt.headers.atomic.ok_or(Refusal::Invalid)?;
+        let h = pkt.headers.atomic().ok_or(Refusal::Invalid)?;
         if h.va & 7 != 0 || !self.set.access.contains(Access::REMOTE_ATOMIC) {
             return Err(Refusal::Invalid);
         }
