@@ -111,16 +111,22 @@ int rust_helper_id_table_reserve_at(struct xarray *xa, u32 id, gfp_t gfp)
 	return xa_insert_irq(xa, id, NULL, gfp);
 }
 
-/* Stores at a reserved index, which needs no memory. */
-int rust_helper_id_table_fill(struct xarray *xa, u32 id, void *entry)
+/*
+ * Stores at a reserved index, which needs no memory. What is stored is put at
+ * @front as well, see below.
+ */
+int rust_helper_id_table_fill(struct xarray *xa, void **front, u32 id,
+			      void *entry)
 {
 	unsigned long flags;
-	void *old;
+	int err;
 
 	xa_lock_irqsave(xa, flags);
-	old = __xa_store(xa, id, entry, 0);
+	err = xa_err(__xa_store(xa, id, entry, 0));
+	if (!err)
+		smp_store_release(front, entry);
 	xa_unlock_irqrestore(xa, flags);
-	return xa_err(old);
+	return err;
 }
 
 void rust_helper_id_table_release(struct xarray *xa, u32 id)
@@ -132,30 +138,42 @@ void rust_helper_id_table_release(struct xarray *xa, u32 id)
 	xa_unlock_irqrestore(xa, flags);
 }
 
-/* Removes what is stored, but leaves a reservation alone. */
-void *rust_helper_id_table_remove(struct xarray *xa, u32 id)
+/*
+ * Removes what is stored, but leaves a reservation alone.
+ *
+ * What is at @front is in the array: it is only changed along with the array,
+ * under its lock.
+ */
+void *rust_helper_id_table_remove(struct xarray *xa, void **front, u32 id)
 {
 	unsigned long flags;
 	void *entry;
 
 	xa_lock_irqsave(xa, flags);
 	entry = xa_load(xa, id);
-	if (entry)
+	if (entry) {
+		if (READ_ONCE(*front) == entry)
+			WRITE_ONCE(*front, NULL);
 		__xa_erase(xa, id);
+	}
 	xa_unlock_irqrestore(xa, flags);
 	return entry;
 }
 
 /* Puts another in the place of what is stored; does nothing if nothing is. */
-void *rust_helper_id_table_replace(struct xarray *xa, u32 id, void *entry)
+void *rust_helper_id_table_replace(struct xarray *xa, void **front, u32 id,
+				   void *entry)
 {
 	unsigned long flags;
 	void *old;
 
 	xa_lock_irqsave(xa, flags);
 	old = xa_load(xa, id);
-	if (old)
+	if (old) {
+		if (READ_ONCE(*front) == old)
+			smp_store_release(front, entry);
 		__xa_store(xa, id, entry, 0);
+	}
 	xa_unlock_irqrestore(xa, flags);
 	return old;
 }

@@ -3,16 +3,24 @@
 //! Numbers to counted objects.
 
 use core::{
+    array,
     marker::PhantomData,
     mem::MaybeUninit,
     ops::RangeInclusive,
-    ptr::NonNull, //
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 
 use kernel::{
     error::to_result,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic, //
+        },
         rcu,
         Arc,
         ArcBorrow, //
@@ -35,6 +43,7 @@ use crate::{
 struct Node<T> {
     /// First, so that a pointer to it is one to the node.
     release: Opaque<bindings::rcu_work>,
+    id: u32,
     object: Arc<T>,
 }
 
@@ -65,19 +74,27 @@ unsafe extern "C" fn release_node<T>(work: *mut bindings::work_struct) {
 ///
 /// When the table is dropped, its references are dropped at once.
 ///
+/// The objects that came last are found at once; others take a walk of some levels.
+///
 /// # Invariants
 ///
 /// - `array` is an initialised array whose entries are reserved, or point to a `Node<T>` that was
-///   leaked from a [`KBox`], with `release` initialised for `release_node`.
+///   leaked from a [`KBox`], with `release` initialised for `release_node` and the entry's number.
+/// - Each of `front` is null or points to a node that is in the array, and is only changed under the
+///   lock of the array.
 /// - `next` is only accessed under the lock of the array.
 #[pin_data(PinnedDrop)]
 pub struct IdTable<T: Send + Sync + 'static> {
     #[pin]
     array: Opaque<bindings::xarray>,
+    front: [Atomic<*mut Node<T>>; FRONT],
     next: Opaque<u32>,
     name: &'static CStr,
     _objects: PhantomData<Arc<T>>,
 }
+
+/// So many objects at most are found without a walk, by the low bits of their numbers.
+const FRONT: usize = 64;
 
 // SAFETY: It owns `Arc<T>`, which is `Send`, and no part of it belongs to a thread.
 unsafe impl<T: Send + Sync + 'static> Send for IdTable<T> {}
@@ -91,6 +108,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         pin_init!(Self {
             // SAFETY: `slot` is valid for writes. INVARIANT: The array becomes an empty one.
             array <- Opaque::ffi_init(|slot| unsafe { bindings::id_table_init(slot) }),
+            front: array::from_fn(|_| Atomic::new(ptr::null_mut())),
             next: Opaque::new(0),
             name,
             _objects: PhantomData,
@@ -171,15 +189,35 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         Ok(())
     }
 
+    /// Where the node of a number is, if it is one of those in front.
+    #[inline]
+    fn front(&self, id: u32) -> &Atomic<*mut Node<T>> {
+        // CAST: Its low bits.
+        &self.front[id as usize % FRONT]
+    }
+
+    /// The same for the C side.
+    fn front_ptr(&self, id: u32) -> *mut *mut c_void {
+        self.front(id).as_ptr().cast()
+    }
+
+    #[inline]
     fn lookup<'a>(&'a self, id: u32, _rcu: &'a rcu::Guard) -> Option<ArcBorrow<'a, T>> {
+        let front = NonNull::new(self.front(id).load(Acquire));
+        // SAFETY: By the type invariants it points to a node, which is in the array or has left it
+        // after the RCU read lock was taken. So it won't be freed before that is released.
+        let front = front.map(|node| unsafe { node.as_ref() });
+
+        if let Some(node) = front.filter(|node| node.id == id) {
+            return Some(node.object.as_arc_borrow());
+        }
         // CAST: An index is at least 32 bits wide.
         //
         // SAFETY: By the type invariants it is an array.
         let node = unsafe { bindings::xa_load(self.array.get(), id as usize) };
         let node = NonNull::new(node.cast::<Node<T>>())?;
 
-        // SAFETY: By the type invariants it points to a node, which is in the array or has left
-        // it after the RCU read lock was taken. So it won't be freed before that is released.
+        // SAFETY: As above.
         Some(unsafe { node.as_ref() }.object.as_arc_borrow())
     }
 
@@ -215,6 +253,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
     pub fn replace(&self, id: u32, object: Arc<T>) -> Result<Arc<T>> {
         let node = KBox::into_raw(Self::new_node()?.write(Node {
             release: Opaque::uninit(),
+            id,
             object,
         }));
 
@@ -225,12 +264,18 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         };
 
         // INVARIANT: If it is stored, the entry points to a node that was leaked from a `KBox` and
-        // initialised.
+        // initialised, and so does the front if it pointed to the one before.
         //
-        // SAFETY: By the type invariants it is an array. Replacing what is there takes no memory,
-        // so it does not fail.
-        let old =
-            unsafe { bindings::id_table_replace(self.array.get(), id, node.cast::<c_void>()) };
+        // SAFETY: By the type invariants it is an array with its front. Replacing what is there
+        // takes no memory, so it does not fail.
+        let old = unsafe {
+            bindings::id_table_replace(
+                self.array.get(),
+                self.front_ptr(id),
+                id,
+                node.cast::<c_void>(),
+            )
+        };
         let Some(old) = NonNull::new(old.cast::<Node<T>>()) else {
             // SAFETY: It was not stored, so it is still this function's alone.
             drop(unsafe { KBox::from_raw(node) });
@@ -250,8 +295,11 @@ impl<T: Send + Sync + 'static> IdTable<T> {
     ///
     /// Context: any.
     pub fn remove(&self, id: u32) -> Option<Arc<T>> {
-        // SAFETY: By the type invariants it is an array.
-        let node = unsafe { bindings::id_table_remove(self.array.get(), id) };
+        // INVARIANT: Who is removed is not in front any more.
+        //
+        // SAFETY: By the type invariants it is an array with its front.
+        let node =
+            unsafe { bindings::id_table_remove(self.array.get(), self.front_ptr(id), id) };
         let node = NonNull::new(node.cast::<Node<T>>())?;
         // SAFETY: By the type invariants it points to a node, which won't be freed before it is
         // queued below.
@@ -357,9 +405,10 @@ impl<T: Send + Sync + 'static> PinnedDrop for IdTable<T> {
                 break;
             }
             // CAST: It was found at an index of at most `u32::MAX`.
-            //
-            // SAFETY: By the type invariants it is an array.
-            unsafe { bindings::id_table_remove(self.array.get(), index as u32) };
+            let id = index as u32;
+
+            // SAFETY: By the type invariants it is an array with its front.
+            unsafe { bindings::id_table_remove(self.array.get(), self.front_ptr(id), id) };
             // SAFETY: By the type invariants it is a node that came from a `KBox`. It has left the
             // array, and no lookup can be under way, since all of them borrow the table.
             drop(unsafe { KBox::from_raw(node.cast::<Node<T>>()) });
@@ -401,6 +450,7 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
         let node = self.node.take().ok_or(EINVAL)?;
         let node = KBox::into_raw(node.write(Node {
             release: Opaque::uninit(),
+            id: self.id,
             object,
         }));
 
@@ -410,12 +460,18 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
             bindings::init_rcu_work(node.cast::<bindings::rcu_work>(), Some(release_node::<T>))
         };
 
-        // INVARIANT: The entry points to a node that was leaked from a `KBox` and initialised.
+        // INVARIANT: The entry points to a node that was leaked from a `KBox` and initialised, and
+        // so does the front.
         //
-        // SAFETY: By the type invariants of the table it is an array, and by those of the
-        // reservation the entry there is nobody else's.
+        // SAFETY: By the type invariants of the table it is an array with its front, and by those
+        // of the reservation the entry there is nobody else's.
         let stored = to_result(unsafe {
-            bindings::id_table_fill(self.table.array.get(), self.id, node.cast::<c_void>())
+            bindings::id_table_fill(
+                self.table.array.get(),
+                self.table.front_ptr(self.id),
+                self.id,
+                node.cast::<c_void>(),
+            )
         });
 
         if let Err(e) = stored {

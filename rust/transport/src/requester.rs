@@ -434,10 +434,10 @@ impl<E: Env> Qp<E> {
                 if sends && progress == Progress::Posted {
                     self.may_send(entry)?;
                 }
-                Ok(sends.then_some((index, *entry)))
+                Ok(sends.then_some(index))
             });
             match begun {
-                Ok(Some((index, entry))) => return Ok(self.send(now, budget, index, &entry, env)),
+                Ok(Some(index)) => return self.send(now, budget, index, env).ok_or(Idle::NoWork),
                 // It was carried out here.
                 Ok(None) => (),
                 Err(Wait { why, probe }) => {
@@ -639,9 +639,9 @@ impl<E: Env> Qp<E> {
         now: Instant,
         budget: u32,
         index: u32,
-        entry: &SendSlot,
         env: &mut E,
-    ) -> Burst {
+    ) -> Option<Burst> {
+        let entry = self.sq.get(index)?;
         let pos = self.req.pos;
         let at = pos.distance_from(entry.first);
         let total = entry.last.distance_from(entry.first).saturating_add(1);
@@ -684,6 +684,7 @@ impl<E: Env> Qp<E> {
             )
         };
 
+        let end = entry.last.next();
         env.count_n(Counter::TxRequests, burst.count);
         let again = self.req.edge.distance_from(pos);
         if again != 0 {
@@ -695,7 +696,7 @@ impl<E: Env> Qp<E> {
         {
             self.req.edge = to;
         }
-        if to == entry.last.next() {
+        if to == end {
             self.sq.cur = index.wrapping_add(1);
         }
         if self.ty.is_reliable() {
@@ -703,7 +704,7 @@ impl<E: Env> Qp<E> {
         } else {
             self.comp.una = to;
         }
-        burst
+        Some(burst)
     }
 
     /// How many more request packets may be sent.

@@ -94,7 +94,7 @@ pub(crate) struct Places {
     sges: KVVec<Sge>,
     inline: KVVec<u8>,
     /// A work request of a process is copied here once.
-    scratch: KVVec<u8>,
+    scratch: Option<KVVec<u8>>,
 }
 
 impl Places {
@@ -111,7 +111,11 @@ impl Places {
             slots,
             sges: KVVec::from_elem(Sge::default(), room(max_sge)?, GFP_KERNEL)?,
             inline: KVVec::from_elem(0, room(max_inline)?, GFP_KERNEL)?,
-            scratch: KVVec::from_elem(0, abi::SEND_HEAD + tail, GFP_KERNEL)?,
+            scratch: Some(KVVec::from_elem(
+                0,
+                abi::SEND_HEAD + tail,
+                GFP_KERNEL,
+            )?),
         })
     }
 }
@@ -123,7 +127,7 @@ pub(crate) struct SendQueue {
     slots: KVVec<Slot>,
     sges: KVVec<Sge>,
     inline: KVVec<u8>,
-    scratch: KVVec<u8>,
+    scratch: Option<KVVec<u8>>,
     max_sge: usize,
     max_inline: usize,
     /// The slot that the next work request goes to.
@@ -147,7 +151,7 @@ impl SendQueue {
             slots: KVVec::new(),
             sges: KVVec::new(),
             inline: KVVec::new(),
-            scratch: KVVec::new(),
+            scratch: None,
             max_sge,
             max_inline,
             next_slot: 0,
@@ -281,15 +285,15 @@ impl SendQueue {
         if posts.next == posts.ring.producer() {
             return None;
         }
-        let copied = posts.ring.read(posts.next, &mut self.scratch);
         // Taken out for the time that the fields are read, so that the slot can be written.
-        let scratch = core::mem::take(&mut self.scratch);
+        let mut scratch = self.scratch.take()?;
+        let copied = posts.ring.read(posts.next, &mut scratch);
         let mut wqe = SendWqe::default();
         let result = match copied {
             Ok(()) => self.parse(&Fields(&scratch), port, domain, datagrams, &mut wqe),
             Err(_) => Err(WcStatus::LocQpOpErr),
         };
-        self.scratch = scratch;
+        self.scratch = Some(scratch);
         if let Err(status) = result {
             self.spoil(&mut wqe, status);
         }
