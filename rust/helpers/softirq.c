@@ -4,9 +4,11 @@
 #include <linux/bottom_half.h>
 #include <linux/hrtimer.h>
 #include <linux/irqflags.h>
+#include <linux/jiffies.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/spinlock.h>
+#include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <asm/local64.h>
@@ -81,6 +83,23 @@ void rust_helper_bh_spin_unlock(spinlock_t *lock, bool bh)
 bool rust_helper_hrtimer_is_queued(struct hrtimer *timer)
 {
 	return hrtimer_is_queued(timer);
+}
+
+void rust_helper_wheel_timer_setup(struct timer_list *timer,
+				   void (*function)(struct timer_list *))
+{
+	timer_setup(timer, function, 0);
+}
+
+/* Fires in about @ns nanoseconds, in place of when it was to fire before. */
+void rust_helper_wheel_timer_start(struct timer_list *timer, u64 ns)
+{
+	mod_timer(timer, jiffies + nsecs_to_jiffies(ns));
+}
+
+bool rust_helper_wheel_timer_is_queued(struct timer_list *timer)
+{
+	return timer_pending(timer);
 }
 
 struct workqueue_struct *

@@ -30,6 +30,9 @@ const NEVER: u64 = u64::MAX;
 /// The latest time that the clock can express.
 const LATEST: u64 = i64::MAX as u64;
 
+/// What is so many nanoseconds ahead waits on the wheel: some of its ticks, however long they are.
+const FAR_NS: u64 = 20_000_000;
+
 /// An object that has a [`DeadlineTimer`].
 ///
 /// `ID` tells apart several timers of an object.
@@ -48,21 +51,48 @@ pub trait HasDeadline<const ID: u64 = 0>: Sized + Send + Sync + 'static {
 struct State<T> {
     /// When to call [`HasDeadline::expired`], or [`NEVER`].
     wanted: u64,
-    /// When the C timer fires, or [`NEVER`] if it is not queued.
-    programmed: u64,
+    /// When the near timer fires, or [`NEVER`] if it is not queued.
+    near: u64,
+    /// Before when the far timer fires, or [`NEVER`] if it is not queued.
+    far: u64,
     /// Keeps the object alive.
     owner: Option<Arc<T>>,
     shut_down: bool,
 }
 
+impl<T> State<T> {
+    const IDLE: Self = Self {
+        wanted: NEVER,
+        near: NEVER,
+        far: NEVER,
+        owner: None,
+        shut_down: false,
+    };
+
+    /// Returns the deadline, if no timer that is queued fires before.
+    fn unattended(&self) -> Option<u64> {
+        Some(self.wanted).filter(|&wanted| wanted < self.near.min(self.far))
+    }
+
+    /// Tells whether a timer is queued.
+    fn is_queued(&self) -> bool {
+        self.near.min(self.far) != NEVER
+    }
+}
+
 /// A deadline that is moved often and rarely reached.
 ///
 /// It is for timers like that of a retransmission, which is set with each packet. Moving the
-/// deadline to a later time or taking it back doesn't touch the underlying timer: that one fires at
-/// the earlier time, notices, and is set anew. So the cost of moving it is that of an uncontended
+/// deadline to a later time or taking it back doesn't touch the underlying timers: one of them fires
+/// at the earlier time, notices, and is set anew. So the cost of moving it is that of an uncontended
 /// lock.
 ///
-/// It is a part of an object in an [`Arc`]. While the underlying timer is queued it holds a
+/// There are two of them. What is far ahead is put on the kernel's timer wheel first, which takes
+/// the same time for ten thousand timers as for one, and doesn't touch the others. It fires a good
+/// while before the deadline. What is left of the way, if the deadline still stands then, is up to a
+/// high-resolution timer, which is kept in a tree with all others.
+///
+/// It is a part of an object in an [`Arc`]. While an underlying timer is queued it holds a
 /// reference to that object. Whoever destroys the object calls [`DeadlineTimer::shutdown`] first.
 /// If that is forgotten, then the object lives on until the timer fires, and the last reference may
 /// be dropped in softirq context.
@@ -70,19 +100,23 @@ struct State<T> {
 /// The clock is that of [`now_ns`]; the timer is exact within what the hardware gives.
 ///
 /// Locks: it has one of its own, inside of all others. Nothing is called with it held, except to
-/// start the underlying timer.
+/// start the underlying timers.
 ///
 /// # Invariants
 ///
-/// - `timer` is initialised, with `DeadlineTimer::fire` as its function.
-/// - `timer` is started only with the lock of `state` held, and only when `owner` is [`Some`] and
+/// - `timer` and `wheel` are initialised, with `DeadlineTimer::fire` and `DeadlineTimer::approach`
+///   as their functions.
+/// - Both are started only with the lock of `state` held, and only when `owner` is [`Some`] and
 ///   refers to the object that this is a part of.
-/// - While `timer` is queued, or its function is called but has not taken the lock yet, `owner` is
-///   [`Some`].
+/// - While one of them is queued, or its function is called but has not taken the lock yet, its time
+///   in `state` is not [`NEVER`].
+/// - While one of these times is not [`NEVER`], `owner` is [`Some`].
 #[pin_data(PinnedDrop)]
 pub struct DeadlineTimer<T: HasDeadline<ID>, const ID: u64 = 0> {
     #[pin]
     timer: Opaque<bindings::hrtimer>,
+    #[pin]
+    wheel: Opaque<bindings::timer_list>,
     #[pin]
     state: BhSpinLock<State<T>>,
 }
@@ -90,7 +124,7 @@ pub struct DeadlineTimer<T: HasDeadline<ID>, const ID: u64 = 0> {
 // SAFETY: `T` is `Send` and `Sync`, thus `Arc<T>` is `Send`, and timers belong to no thread.
 unsafe impl<T: HasDeadline<ID>, const ID: u64> Send for DeadlineTimer<T, ID> {}
 
-// SAFETY: `timer` is only started under a lock, and can be cancelled by many threads at once.
+// SAFETY: Both timers are only started under a lock, and can be cancelled by many threads at once.
 unsafe impl<T: HasDeadline<ID>, const ID: u64> Sync for DeadlineTimer<T, ID> {}
 
 impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
@@ -111,15 +145,12 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
                     )
                 }
             }),
-            state <- new_bh_spinlock!(
-                State {
-                    wanted: NEVER,
-                    programmed: NEVER,
-                    owner: None,
-                    shut_down: false,
-                },
-                "DeadlineTimer::state"
-            ),
+            // INVARIANT: It is initialised, and not queued.
+            wheel <- Opaque::ffi_init(|slot| {
+                // SAFETY: As above.
+                unsafe { bindings::wheel_timer_setup(slot, Some(Self::approach)) }
+            }),
+            state <- new_bh_spinlock!(State::IDLE, "DeadlineTimer::state"),
         })
     }
 
@@ -133,18 +164,28 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
             .is_some_and(|end| end <= size_of::<T>())
     }
 
-    /// Starts the underlying timer.
+    /// Starts an underlying timer that fires at a deadline, or some time before if it is far.
     ///
     /// # Safety
     ///
     /// `state` must be that of this timer, with `owner` set to the object that this is a part of.
     unsafe fn start(&self, state: &mut State<T>, deadline: u64) {
-        state.programmed = deadline;
+        let ahead = deadline.saturating_sub(now_ns());
+
+        if ahead >= FAR_NS {
+            state.far = deadline;
+            // The wheel is late by an eighth of the time and a tick at most.
+            //
+            // SAFETY: By the type invariants it is initialised. The lock is held, since there is a
+            // mutable reference to `state`. The owner keeps the timer in memory while it is queued.
+            unsafe { bindings::wheel_timer_start(self.wheel.get(), ahead / 4 * 3) };
+            return;
+        }
+        state.near = deadline;
         // CAST: `LATEST` is the largest value of the type.
         let expires = deadline.min(LATEST) as bindings::ktime_t;
 
-        // SAFETY: By the type invariants it is initialised. The lock is held, since there is a
-        // mutable reference to `state`. The owner keeps the timer in memory while it is queued.
+        // SAFETY: As above.
         unsafe { bindings::hrtimer_start_range_ns(self.timer.get(), expires, 0, Self::MODE) }
     }
 
@@ -161,7 +202,7 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
             return;
         }
         state.wanted = deadline;
-        if deadline < state.programmed {
+        if let Some(deadline) = state.unattended() {
             if state.owner.is_none() {
                 state.owner = Some(this.into());
             }
@@ -216,27 +257,36 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
     ///
     /// Context: process.
     pub fn shutdown(&self) {
-        {
-            let mut state = self.state.lock();
-
-            state.shut_down = true;
-            state.wanted = NEVER;
-        }
+        self.close();
         self.cancel();
     }
 
-    /// Waits until the function of the timer neither runs nor will run, and drops the owner.
+    /// Takes the deadline back for good, and tells whether a timer is queued or its function is
+    /// called. From now on they are not started any more.
+    fn close(&self) -> bool {
+        let mut state = self.state.lock();
+
+        state.shut_down = true;
+        state.wanted = NEVER;
+        state.is_queued()
+    }
+
+    /// Waits until the functions of the timers neither run nor will run, and drops the owner.
     ///
-    /// Nothing must start the timer meanwhile.
+    /// Nothing must start the timers meanwhile.
     fn cancel(&self) {
-        // SAFETY: By the type invariants it is initialised.
-        unsafe { bindings::hrtimer_cancel(self.timer.get()) };
+        // SAFETY: By the type invariants both are initialised.
+        unsafe {
+            bindings::timer_delete_sync(self.wheel.get());
+            bindings::hrtimer_cancel(self.timer.get());
+        }
 
         let owner = {
             let mut state = self.state.lock();
 
-            state.programmed = NEVER;
-            // INVARIANT: The timer is not queued, nor is its function called.
+            // INVARIANT: The timers are not queued, nor are their functions called.
+            state.near = NEVER;
+            state.far = NEVER;
             state.owner.take()
         };
 
@@ -244,11 +294,59 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
         drop(owner);
     }
 
-    /// The function of the C timer.
+    /// Sees to it that a timer is queued for the deadline, if there is one. Returns the owner if none
+    /// is.
     ///
     /// # Safety
     ///
-    /// It must be called by the timer of a `DeadlineTimer<T, ID>`.
+    /// As for [`DeadlineTimer::start`], if a timer was queued so far.
+    unsafe fn go_on(&self, state: &mut State<T>) -> Option<Arc<T>> {
+        if let Some(deadline) = state.unattended() {
+            // SAFETY: By the safety requirements.
+            unsafe { self.start(state, deadline) };
+        }
+        if state.is_queued() {
+            return None;
+        }
+        // INVARIANT: None is queued, and who called has the lock.
+        state.owner.take()
+    }
+
+    /// The function of the far timer: what is left is for the other.
+    ///
+    /// # Safety
+    ///
+    /// It must be called by the far timer of a `DeadlineTimer<T, ID>`.
+    unsafe extern "C" fn approach(wheel: *mut bindings::timer_list) {
+        // SAFETY: By the safety requirements it is the timer of such a type. By its invariants
+        // `owner` is set and keeps it alive, until it is taken below.
+        let this = unsafe { &*container_of!(Opaque::cast_from(wheel), Self, wheel) };
+
+        let owner = {
+            let mut state = this.state.lock();
+            let state = &mut *state;
+
+            // It may have been started again after it fired. If not, nothing can start it now, as
+            // the lock is held, and the timer is not taken off the queue while this runs.
+            //
+            // SAFETY: By the type invariants it is initialised.
+            if !unsafe { bindings::wheel_timer_is_queued(wheel) } {
+                // INVARIANT: It is not queued, and its function has taken the lock.
+                state.far = NEVER;
+            }
+            // SAFETY: `state` is that of this timer, and its owner is set by the type invariants.
+            unsafe { this.go_on(state) }
+        };
+
+        // This may free the timer, which the C side doesn't touch after the function was called.
+        drop(owner);
+    }
+
+    /// The function of the near timer.
+    ///
+    /// # Safety
+    ///
+    /// It must be called by the near timer of a `DeadlineTimer<T, ID>`.
     unsafe extern "C" fn fire(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
         // SAFETY: By the safety requirements it is the timer of such a type. By its invariants
         // `owner` is set and keeps it alive, until it is taken below.
@@ -263,32 +361,17 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
                 state.wanted = NEVER;
             }
 
-            // It may have been started again after it fired. If not, nothing can start it now, as
-            // the lock is held, and the timer is not taken off the queue while this runs.
+            // As for the far timer.
             //
             // SAFETY: By the type invariants it is initialised.
-            let mut queued = unsafe { bindings::hrtimer_is_queued(timer) };
-
-            if !queued {
-                let wanted = state.wanted;
-
-                state.programmed = NEVER;
-                if wanted != NEVER {
-                    // SAFETY: `state` is that of this timer, and its owner is set by the type
-                    // invariants.
-                    unsafe { this.start(state, wanted) };
-                    queued = true;
-                }
-            }
-
-            let owner = if queued {
-                state.owner.clone()
-            } else {
+            if !unsafe { bindings::hrtimer_is_queued(timer) } {
                 // INVARIANT: It is not queued, and its function has taken the lock.
-                state.owner.take()
-            };
+                state.near = NEVER;
+            }
+            // SAFETY: `state` is that of this timer, and its owner is set by the type invariants.
+            let last = unsafe { this.go_on(state) };
 
-            (owner, due)
+            (last.or_else(|| state.owner.clone()), due)
         };
 
         // From here on only `owner` keeps the object, and with it the timer, alive.
@@ -306,16 +389,9 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
 #[pinned_drop]
 impl<T: HasDeadline<ID>, const ID: u64> PinnedDrop for DeadlineTimer<T, ID> {
     fn drop(self: Pin<&mut Self>) {
-        // If the whole object is being dropped, there is no owner and the timer is not queued. But
-        // the timer may be dropped in place before its object. It has to be cancelled then.
-        let owned = {
-            let mut state = self.state.lock();
-
-            state.shut_down = true;
-            state.owner.is_some()
-        };
-
-        if owned {
+        // If the whole object is being dropped, there is no owner and no timer is queued. But the
+        // timer may be dropped in place before its object. It has to be cancelled then.
+        if self.close() {
             self.cancel();
         }
     }

@@ -298,8 +298,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
         // INVARIANT: Who is removed is not in front any more.
         //
         // SAFETY: By the type invariants it is an array with its front.
-        let node =
-            unsafe { bindings::id_table_remove(self.array.get(), self.front_ptr(id), id) };
+        let node = unsafe { bindings::id_table_remove(self.array.get(), self.front_ptr(id), id) };
         let node = NonNull::new(node.cast::<Node<T>>())?;
         // SAFETY: By the type invariants it points to a node, which won't be freed before it is
         // queued below.

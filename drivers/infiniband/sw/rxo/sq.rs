@@ -111,11 +111,7 @@ impl Places {
             slots,
             sges: KVVec::from_elem(Sge::default(), room(max_sge)?, GFP_KERNEL)?,
             inline: KVVec::from_elem(0, room(max_inline)?, GFP_KERNEL)?,
-            scratch: Some(KVVec::from_elem(
-                0,
-                abi::SEND_HEAD + tail,
-                GFP_KERNEL,
-            )?),
+            scratch: Some(KVVec::from_elem(0, abi::SEND_HEAD + tail, GFP_KERNEL)?),
         })
     }
 }
