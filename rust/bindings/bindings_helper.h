@@ -24,6 +24,8 @@
 #include <rdma/ib_mad.h>
 #include <rdma/rdma_user_rxe.h>
 
+#include "../helpers/net.h"
+
 const unsigned long RUST_CONST_HELPER_SIZEOF_IB_DEVICE = sizeof(struct ib_device);
 const unsigned long RUST_CONST_HELPER_SIZEOF_IB_DEVICE_OPS = sizeof(struct ib_device_ops);
 const unsigned long RUST_CONST_HELPER_SIZEOF_IB_QP = sizeof(struct ib_qp);

@@ -29,6 +29,8 @@
 #include <net/udp_tunnel.h>
 #include <net/xfrm.h>
 
+#include "net.h"
+
 /* ---- namespaces --------------------------------------------------------- */
 
 struct net *rust_helper_initial_net(void)
@@ -407,33 +409,42 @@ void rust_helper_udp_tap_free(void *priv)
 
 /* ---- receiving ---------------------------------------------------------- */
 
+void rust_helper_rx_skb_view(const struct sk_buff *skb, struct rx_view *view)
+{
+	*view = (struct rx_view) {
+		.ip = skb_network_header(skb),
+		.data = skb->data,
+		.linear = skb_headlen(skb),
+		.settled = !skb_has_shared_frag(skb) && !skb_has_frag_list(skb),
+	};
+}
+
 /*
  * Takes a packet over from UDP, with the data at the UDP header. Afterwards
  * they begin at its payload, and the packet has no ties to what is valid for
- * the RCU read-side critical section only. Returns the length of the payload.
- *
- * @segment: the size of the packets of a train; 0 if it is a single one.
- * @eth: whether there is a complete Ethernet header.
+ * the RCU read-side critical section only.
  */
-unsigned int rust_helper_rx_skb_take(struct sk_buff *skb, unsigned int *segment,
-				     bool *eth)
+void rust_helper_rx_skb_take(struct sk_buff *skb, struct rx_taken *taken)
 {
 	unsigned int len = udp_get_len_short(udp_hdr(skb));
 
-	*segment = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : 0;
-	*eth = skb->dev->type == ARPHRD_ETHER && skb_mac_header_was_set(skb) &&
-	       skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
+	taken->dev = skb->dev;
+	taken->segment = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : 0;
+	taken->eth = skb->dev->type == ARPHRD_ETHER &&
+		     skb_mac_header_was_set(skb) &&
+		     skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
 	/* What UDP made of a GSO packet is still on a list. */
 	skb_mark_not_on_list(skb);
 	skb_orphan(skb);
 	skb_dst_drop(skb);
 	skb->dev = NULL;
 	/* Zero stands for a length that sixteen bits can't express. */
-	if (!len || *segment)
+	if (!len || taken->segment)
 		len = skb->len;
 	__skb_pull(skb, sizeof(struct udphdr));
 	len -= min_t(unsigned int, len, sizeof(struct udphdr));
-	return min(len, skb->len);
+	taken->len = min(len, skb->len);
+	rust_helper_rx_skb_view(skb, &taken->view);
 }
 
 void rust_helper_skb_discard(struct sk_buff *skb)
@@ -451,21 +462,6 @@ void rust_helper_skb_consume(struct sk_buff *skb)
 	consume_skb(skb);
 }
 
-struct net_device *rust_helper_skb_dev(const struct sk_buff *skb)
-{
-	return skb->dev;
-}
-
-const u8 *rust_helper_skb_network_header(const struct sk_buff *skb)
-{
-	return skb_network_header(skb);
-}
-
-const u8 *rust_helper_skb_transport_header(const struct sk_buff *skb)
-{
-	return skb_transport_header(skb);
-}
-
 const u8 *rust_helper_skb_mac_header(const struct sk_buff *skb)
 {
 	return skb_mac_header(skb);
@@ -479,26 +475,22 @@ bool rust_helper_skb_vlan_tag(const struct sk_buff *skb, u16 *tci)
 	return true;
 }
 
-/*
- * Makes the data linear if others may write to them, or if they are scattered
- * in an unusual way.
- */
-int rust_helper_rx_skb_settle(struct sk_buff *skb)
+/* Makes the data linear. */
+int rust_helper_skb_linearize(struct sk_buff *skb)
 {
-	if (likely(!skb_has_shared_frag(skb) && !skb_has_frag_list(skb)))
-		return 0;
 	return skb_linearize(skb);
 }
 
-/* A range of the data, if it lies in one piece of memory that can be read. */
+/*
+ * A range of the data behind the linear part, if it lies in one piece of memory
+ * that can be read.
+ */
 const u8 *rust_helper_skb_piece(const struct sk_buff *skb, unsigned int offset,
 				unsigned int len)
 {
 	const struct skb_shared_info *shinfo = skb_shinfo(skb);
 	unsigned int linear = skb_headlen(skb), i;
 
-	if (offset <= linear && len <= linear - offset)
-		return skb->data + offset;
 	if (offset < linear || !skb_frags_readable(skb))
 		return NULL;
 	offset -= linear;

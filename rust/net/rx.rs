@@ -51,16 +51,17 @@ use crate::{
 ///   linear part before the UDP header.
 /// - `family` is that version.
 /// - If `eth`, then its MAC header is a complete Ethernet header in the linear part.
-/// - If `settled`, others do not write to its data any more.
+/// - `view` tells where its parts are, and that its data are settled if others do not write to them
+///   any more.
 pub struct RxBuf {
     skb: NonNull<bindings::sk_buff>,
+    view: bindings::rx_view,
     len: u32,
     /// The size of each packet of a train but the last, or `len` if it is a single one.
     segment: u32,
     ifindex: u32,
     family: Family,
     eth: bool,
-    settled: bool,
 }
 
 // SAFETY: Socket buffers belong to no thread.
@@ -145,12 +146,7 @@ impl RxBuf {
     #[inline]
     pub fn ip(&self) -> &[u8] {
         // SAFETY: By the type invariants there is an IP header that is at least as long.
-        unsafe {
-            self.header(
-                bindings::skb_network_header(self.skb.as_ptr()),
-                self.family().ip_header_len(),
-            )
-        }
+        unsafe { self.header(self.view.ip, self.family().ip_header_len()) }
     }
 
     /// Returns the UDP header, of 8 bytes.
@@ -158,13 +154,8 @@ impl RxBuf {
     /// Context: any.
     #[inline]
     pub fn udp(&self) -> &[u8] {
-        // SAFETY: By the type invariants there is a UDP header.
-        unsafe {
-            self.header(
-                bindings::skb_transport_header(self.skb.as_ptr()),
-                UDP_HEADER_LEN,
-            )
-        }
+        // SAFETY: By the type invariants there is a UDP header, which ends where the data begin.
+        unsafe { self.header(self.view.data.sub(UDP_HEADER_LEN), UDP_HEADER_LEN) }
     }
 
     /// Returns `N` bytes of the IP header.
@@ -323,14 +314,18 @@ impl RxBuf {
     ///
     /// - `ENOMEM`.
     pub fn settle(&mut self) -> Result {
-        if !self.settled {
-            // SAFETY: By the type invariants it is a socket buffer. References to the data have
-            // ended, as `self` is borrowed mutably. The type invariants hold afterwards: what is
-            // before the data is copied with them.
-            to_result(unsafe { bindings::rx_skb_settle(self.skb.as_ptr()) })?;
-            // INVARIANT: The function has seen to it.
-            self.settled = true;
+        if self.view.settled {
+            return Ok(());
         }
+        // SAFETY: By the type invariants it is a socket buffer. References to the data have ended,
+        // as `self` is borrowed mutably. The type invariants hold afterwards: what is before the
+        // data is copied with them, and the view is renewed.
+        unsafe {
+            to_result(bindings::skb_linearize(self.skb.as_ptr()))?;
+            bindings::rx_skb_view(self.skb.as_ptr(), &mut self.view);
+        }
+        // INVARIANT: What was not the buffer's own was copied.
+        self.view.settled = true;
         Ok(())
     }
 
@@ -341,11 +336,17 @@ impl RxBuf {
         let (from, n) = self.range(offset, len)?;
 
         self.settle().ok()?;
-        // SAFETY: By the type invariants it is a socket buffer.
-        let data = unsafe { bindings::skb_piece(self.skb.as_ptr(), from, n) };
+        // Both are at most the length of a socket buffer.
+        let data = if from.saturating_add(n) <= self.view.linear {
+            self.view.data.wrapping_add(offset)
+        } else {
+            // SAFETY: By the type invariants it is a socket buffer.
+            unsafe { bindings::skb_piece(self.skb.as_ptr(), from, n) }
+        };
 
-        // SAFETY: The function has found so many bytes, which belong to the buffer and stay where
-        // they are unless that is borrowed mutably. It is settled, so they are not written to.
+        // SAFETY: There are so many bytes, by the type invariants or as the function has found. They
+        // belong to the buffer and stay where they are unless that is borrowed mutably. It is
+        // settled, so they are not written to.
         (!data.is_null()).then(|| unsafe { slice::from_raw_parts(data, len) })
     }
 
@@ -401,12 +402,12 @@ impl RxBuf {
         // neither device nor route. Shared data are not written to.
         NonNull::new(skb).map(|skb| Self {
             skb,
+            view: bindings::rx_view { ..self.view },
             len: self.len,
             segment: self.segment,
             ifindex: self.ifindex,
             family: self.family,
             eth: self.eth,
-            settled: self.settled,
         })
     }
 
@@ -519,15 +520,24 @@ impl RxSkb<'_> {
     /// `skb` must be a packet as UDP hands it to an encapsulation socket, or a train of such, owned
     /// by the caller, who gives it up. The RCU read lock must be held for the lifetime of the result.
     pub(crate) unsafe fn from_udp(skb: *mut bindings::sk_buff) -> Self {
-        // SAFETY: By the safety requirements its device is set, and stays there under the RCU
-        // read lock.
-        let dev = unsafe { NetDevice::from_raw(bindings::skb_dev(skb)) };
-        // SAFETY: As above, there is an IP header.
-        let version = unsafe { *bindings::skb_network_header(skb) } >> 4;
-        let (mut segment, mut eth) = (0, false);
+        let mut taken = MaybeUninit::uninit();
         // SAFETY: By the safety requirements it is a packet with the data at its UDP header, in
-        // the linear part.
-        let len = unsafe { bindings::rx_skb_take(skb, &mut segment, &mut eth) };
+        // the linear part. The function writes all of `taken`.
+        let bindings::rx_taken {
+            view,
+            dev,
+            len,
+            segment,
+            eth,
+        } = unsafe {
+            bindings::rx_skb_take(skb, taken.as_mut_ptr());
+            taken.assume_init()
+        };
+        // SAFETY: By the safety requirements its device was set, and stays there under the RCU
+        // read lock.
+        let dev = unsafe { NetDevice::from_raw(dev) };
+        // SAFETY: As above, there is an IP header.
+        let version = unsafe { *view.ip } >> 4;
 
         // INVARIANT: IP has checked its header, and keeps it in the linear part. The rest was just
         // established.
@@ -535,12 +545,12 @@ impl RxSkb<'_> {
             buf: RxBuf {
                 // SAFETY: By the safety requirements it points to a socket buffer.
                 skb: unsafe { NonNull::new_unchecked(skb) },
+                view,
                 len,
                 segment: if segment == 0 { len } else { segment.min(len) },
                 ifindex: dev.ifindex(),
                 family: if version == 4 { Family::V4 } else { Family::V6 },
                 eth,
-                settled: false,
             },
             dev,
             _not_send: NotThreadSafe,

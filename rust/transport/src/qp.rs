@@ -404,7 +404,7 @@ impl<E: Env> Qp<E> {
     }
 
     /// Whether there is nothing to send, without a closer look: most polls are the second of two.
-    fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.resp.is_quiet() && !self.has_more() && self.req.is_quiet()
     }
 

@@ -614,6 +614,9 @@ impl QueuePair {
     /// Sends what the transport wants sent; tells when to come back for more. What is `late` leaves
     /// after the lock has been released.
     fn transmit(&self, inner: &mut Inner, now: Instant, late: &mut Option<Ready>) -> Option<u64> {
+        if inner.unsent.is_none() && inner.qp.is_quiet() {
+            return None;
+        }
         if softirq::irqs_disabled() {
             // The network stack can't be entered: the timer's softirq can.
             return Some(softirq::now_ns());
