@@ -634,13 +634,7 @@ impl<E: Env> Qp<E> {
     }
 
     /// Sends from a work request that was begun and of which a packet may be sent.
-    fn send(
-        &mut self,
-        now: Instant,
-        budget: u32,
-        index: u32,
-        env: &mut E,
-    ) -> Option<Burst> {
+    fn send(&mut self, now: Instant, budget: u32, index: u32, env: &mut E) -> Option<Burst> {
         let entry = self.sq.get(index)?;
         let pos = self.req.pos;
         let at = pos.distance_from(entry.first);
