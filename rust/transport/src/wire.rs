@@ -434,8 +434,7 @@ impl Headers {
         let mut w = Writer(out);
         w.put(self.bth.emit());
         if len > BTH_LEN {
-            self.ext.write(headers, &mut w);
-            self.tail.write(headers, &mut w);
+            self.write_rest(headers, &mut w);
         }
         len
     }

@@ -942,14 +942,16 @@ impl QueuePair {
         };
         let port_mtu = this.port.mtu();
         // What serves READs and atomics of the peer: as many as it may have outstanding.
-        let mut resources = vec_of(
-            usize::from(a.max_dest_rd_atomic.unwrap_or(0)),
-            Resource::default,
-        )?;
+        let mut resources = a
+            .max_dest_rd_atomic
+            .map(|n| vec_of(n.into(), Resource::default))
+            .transpose()?;
         Self::visit(this, |inner, now| {
             // Whether posts are refused is to be told to who posts.
             inner.asked = true;
-            inner.qp.furnish_resources(&mut resources);
+            if let Some(resources) = &mut resources {
+                inner.qp.furnish_resources(resources);
+            }
             inner
                 .qp
                 .modify(now, &attr, &mut inner.host)

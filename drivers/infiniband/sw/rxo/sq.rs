@@ -90,6 +90,7 @@ struct Posts {
 /// The memory for the work requests of a queue.
 #[derive(Default)]
 pub(crate) struct Places {
+    /// The transport's slots are as many, and used in the same order.
     slots: KVVec<Slot>,
     sges: KVVec<Sge>,
     inline: KVVec<u8>,
@@ -119,11 +120,7 @@ impl Places {
 /// A send queue.
 pub(crate) struct SendQueue {
     posts: Option<Posts>,
-    /// The transport's slots are as many, and used in the same order.
-    slots: KVVec<Slot>,
-    sges: KVVec<Sge>,
-    inline: KVVec<u8>,
-    scratch: Option<KVVec<u8>>,
+    places: Places,
     max_sge: usize,
     max_inline: usize,
     /// The slot that the next work request goes to.
@@ -144,10 +141,7 @@ impl SendQueue {
                 next: 0,
                 oldest: 0,
             }),
-            slots: KVVec::new(),
-            sges: KVVec::new(),
-            inline: KVVec::new(),
-            scratch: None,
+            places: Places::default(),
             max_sge,
             max_inline,
             next_slot: 0,
@@ -161,12 +155,8 @@ impl SendQueue {
 
     /// Gives the queue memory for work requests, if it has none.
     pub(crate) fn furnish(&mut self, places: &mut Places) {
-        if self.slots.is_empty() {
-            let places = core::mem::take(places);
-            self.slots = places.slots;
-            self.sges = places.sges;
-            self.inline = places.inline;
-            self.scratch = places.scratch;
+        if self.places.slots.is_empty() {
+            core::mem::swap(&mut self.places, places);
         }
     }
 
@@ -191,12 +181,12 @@ impl SendQueue {
 
     fn slot_mask(&self) -> u32 {
         // CAST: The number of slots is a power of two and came as 32 bits.
-        (self.slots.len() as u32).wrapping_sub(1)
+        (self.places.slots.len() as u32).wrapping_sub(1)
     }
 
     /// The oldest work request has completed.
     pub(crate) fn release(&mut self, slot: u32) {
-        if let Some(slot) = self.slots.get_mut(slot as usize) {
+        if let Some(slot) = self.places.slots.get_mut(slot as usize) {
             slot.ah = None;
             slot.local = None;
         }
@@ -209,13 +199,15 @@ impl SendQueue {
     /// Where the data of a slot lies.
     pub(crate) fn data(&self, slot: u32) -> Option<Data<'_>> {
         let at = slot as usize;
-        let s = self.slots.get(at)?;
+        let s = self.places.slots.get(at)?;
         if s.inline_len > 0 {
             let from = at * self.max_inline;
-            return Some(Data::Inline(self.inline.get(from..from + s.inline_len)?));
+            return Some(Data::Inline(
+                self.places.inline.get(from..from + s.inline_len)?,
+            ));
         }
         let from = at * self.max_sge;
-        Some(Data::List(self.sges.get(from..from + s.num_sge)?))
+        Some(Data::List(self.places.sges.get(from..from + s.num_sge)?))
     }
 
     /// The list of a slot, if its data lies in memory.
@@ -228,12 +220,12 @@ impl SendQueue {
 
     /// Why the work request of a slot can't be carried out.
     pub(crate) fn fault(&self, slot: u32) -> Option<WcStatus> {
-        self.slots.get(slot as usize)?.fault
+        self.places.slots.get(slot as usize)?.fault
     }
 
     /// What the work request of a slot does without the peer.
     pub(crate) fn local(&self, slot: u32) -> Option<&Local> {
-        self.slots.get(slot as usize)?.local.as_ref()
+        self.places.slots.get(slot as usize)?.local.as_ref()
     }
 
     /// The opcode that the completion of a slot has, where the operation does not say it.
@@ -243,14 +235,14 @@ impl SendQueue {
 
     /// The address handle of the work request of a slot.
     pub(crate) fn ah(&self, slot: u32) -> Option<&Arc<AddressHandle>> {
-        self.slots.get(slot as usize)?.ah.as_ref()
+        self.places.slots.get(slot as usize)?.ah.as_ref()
     }
 
     /// Makes the work request prepared last one that fails with `status` in its turn.
     pub(crate) fn spoil(&mut self, wqe: &mut SendWqe, status: WcStatus) {
         wqe.op = SendOp::Local;
         wqe.ud = None;
-        if let Some(slot) = self.slots.get_mut(self.next_slot as usize) {
+        if let Some(slot) = self.places.slots.get_mut(self.next_slot as usize) {
             slot.fault = Some(status);
             slot.local = None;
             slot.num_sge = 0;
@@ -265,7 +257,7 @@ impl SendQueue {
 
     /// Forgets what the work requests hold of other objects.
     pub(crate) fn reset_slots(&mut self) {
-        for slot in self.slots.iter_mut() {
+        for slot in self.places.slots.iter_mut() {
             *slot = Slot::default();
         }
     }
@@ -282,14 +274,14 @@ impl SendQueue {
             return None;
         }
         // Taken out for the time that the fields are read, so that the slot can be written.
-        let mut scratch = self.scratch.take()?;
+        let mut scratch = self.places.scratch.take()?;
         let copied = posts.ring.read(posts.next, &mut scratch);
         let mut wqe = SendWqe::default();
         let result = match copied {
             Ok(()) => self.parse(&Fields(&scratch), port, domain, datagrams, &mut wqe),
             Err(_) => Err(WcStatus::LocQpOpErr),
         };
-        self.scratch = Some(scratch);
+        self.places.scratch = Some(scratch);
         if let Err(status) = result {
             self.spoil(&mut wqe, status);
         }
@@ -311,7 +303,11 @@ impl SendQueue {
         wqe.wr_id = from.u64(at::WR_ID);
         wqe.flags = send_flags_of(flags);
         let at_slot = self.next_slot as usize;
-        let slot = self.slots.get_mut(at_slot).ok_or(WcStatus::LocQpOpErr)?;
+        let slot = self
+            .places
+            .slots
+            .get_mut(at_slot)
+            .ok_or(WcStatus::LocQpOpErr)?;
         *slot = Slot::default();
         slot.local = match opcode {
             wr_opcode::LOCAL_INV => Some(Local::Invalidate(from.u32(at::EX))),
@@ -354,6 +350,7 @@ impl SendQueue {
                 return Err(WcStatus::LocQpOpErr);
             }
             if let Some(to) = self
+                .places
                 .inline
                 .get_mut(at_slot * self.max_inline..)
                 .and_then(|b| b.get_mut(..len))
@@ -367,7 +364,7 @@ impl SendQueue {
             if count > self.max_sge {
                 return Err(WcStatus::LocQpOpErr);
             }
-            let list = self.sges.iter_mut().skip(at_slot * self.max_sge);
+            let list = self.places.sges.iter_mut().skip(at_slot * self.max_sge);
             for (i, to) in list.take(count).enumerate() {
                 *to = from.sge(at::LIST + i * abi::SGE_LEN);
             }
@@ -419,7 +416,11 @@ impl SendQueue {
             if datagrams {
                 return Err(EINVAL);
             }
-            let slot = self.slots.get_mut(self.next_slot as usize).ok_or(EINVAL)?;
+            let slot = self
+                .places
+                .slots
+                .get_mut(self.next_slot as usize)
+                .ok_or(EINVAL)?;
             *slot = Slot {
                 local: Some(local),
                 ..Slot::default()
@@ -446,12 +447,12 @@ impl SendQueue {
             return Err(EINVAL);
         }
         let at_slot = self.next_slot as usize;
-        let slot = self.slots.get_mut(at_slot).ok_or(EINVAL)?;
+        let slot = self.places.slots.get_mut(at_slot).ok_or(EINVAL)?;
         *slot = Slot {
             num_sge: wr.num_sge(),
             ..Slot::default()
         };
-        let list = self.sges.iter_mut().skip(at_slot * self.max_sge);
+        let list = self.places.sges.iter_mut().skip(at_slot * self.max_sge);
         for (to, from) in list.zip(wr.sges()) {
             *to = from;
         }
@@ -490,6 +491,7 @@ impl SendQueue {
             return Err(WcStatus::LocQpOpErr);
         }
         let slot = self
+            .places
             .slots
             .get_mut(self.next_slot as usize)
             .ok_or(WcStatus::LocQpOpErr)?;
@@ -500,8 +502,9 @@ impl SendQueue {
 
     /// Bytes that the list of a slot names.
     fn list_length(&self, at_slot: usize) -> Result<u32, WcStatus> {
-        let slot = self.slots.get(at_slot).ok_or(WcStatus::LocQpOpErr)?;
+        let slot = self.places.slots.get(at_slot).ok_or(WcStatus::LocQpOpErr)?;
         let bytes: u64 = self
+            .places
             .sges
             .iter()
             .skip(at_slot * self.max_sge)

@@ -81,80 +81,6 @@ impl Ext {
             Self::None
         })
     }
-
-    /// Writes what `set` has; what it has and this is not is zero.
-    pub(super) fn write(&self, set: HeaderSet, w: &mut Writer<'_>) {
-        let has = |h: HeaderSet| set.has(h);
-        if has(HeaderSet::RETH) {
-            if has(HeaderSet::FETH) {
-                w.put(self.feth().unwrap_or_default().0.to_be_bytes());
-            }
-            let h = self.reth().unwrap_or_default();
-            w.put(h.va.to_be_bytes());
-            w.put(h.rkey.to_be_bytes());
-            w.put(h.len.to_be_bytes());
-        } else if has(HeaderSet::AETH) {
-            let word = self
-                .aeth()
-                .map_or(0, |h| (u32::from(h.syndrome.to_byte()) << 24) | h.msn.get());
-            w.put(word.to_be_bytes());
-            if has(HeaderSet::ATOMIC_ACK) {
-                w.put(self.atomic_ack().unwrap_or_default().0.to_be_bytes());
-            }
-        } else if has(HeaderSet::DETH) {
-            let h = self.deth().unwrap_or_default();
-            w.put(h.qkey.to_be_bytes());
-            w.put((h.src_qp & LOW_24).to_be_bytes());
-        } else if has(HeaderSet::ATOMIC) {
-            let h = self.atomic().unwrap_or_default();
-            w.put(h.va.to_be_bytes());
-            w.put(h.rkey.to_be_bytes());
-            w.put(h.swap_add.to_be_bytes());
-            w.put(h.compare.to_be_bytes());
-        }
-    }
-
-    fn deth(&self) -> Option<Deth> {
-        match *self {
-            Self::Datagram(h) => Some(h),
-            _ => None,
-        }
-    }
-
-    fn reth(&self) -> Option<Reth> {
-        match *self {
-            Self::Rdma(h) | Self::Flush(_, h) => Some(h),
-            _ => None,
-        }
-    }
-
-    fn feth(&self) -> Option<Feth> {
-        match *self {
-            Self::Flush(h, _) => Some(h),
-            _ => None,
-        }
-    }
-
-    fn atomic(&self) -> Option<AtomicEth> {
-        match *self {
-            Self::Atomic(h) => Some(h),
-            _ => None,
-        }
-    }
-
-    fn aeth(&self) -> Option<Aeth> {
-        match *self {
-            Self::Ack(h) | Self::AtomicAck(h, _) => Some(h),
-            _ => None,
-        }
-    }
-
-    fn atomic_ack(&self) -> Option<AtomicAckEth> {
-        match *self {
-            Self::AtomicAck(_, h) => Some(h),
-            _ => None,
-        }
-    }
 }
 
 impl Tail {
@@ -167,29 +93,6 @@ impl Tail {
         } else {
             Self::None
         })
-    }
-
-    /// As [`Ext::write`].
-    pub(super) fn write(&self, set: HeaderSet, w: &mut Writer<'_>) {
-        if set.has(HeaderSet::IMM) {
-            w.put(self.imm().unwrap_or_default().0.to_ne_bytes());
-        } else if set.has(HeaderSet::IETH) {
-            w.put(self.ieth().unwrap_or_default().0.to_be_bytes());
-        }
-    }
-
-    fn imm(&self) -> Option<ImmDt> {
-        match *self {
-            Self::Imm(h) => Some(h),
-            _ => None,
-        }
-    }
-
-    fn ieth(&self) -> Option<Ieth> {
-        match *self {
-            Self::Invalidate(h) => Some(h),
-            _ => None,
-        }
     }
 }
 
@@ -218,41 +121,102 @@ impl Aeth {
 impl Headers {
     /// Of datagrams.
     pub fn deth(&self) -> Option<Deth> {
-        self.ext.deth()
+        match self.ext {
+            Ext::Datagram(h) => Some(h),
+            _ => None,
+        }
     }
 
     /// Of WRITE, READ and FLUSH requests.
     pub fn reth(&self) -> Option<Reth> {
-        self.ext.reth()
+        match self.ext {
+            Ext::Rdma(h) | Ext::Flush(_, h) => Some(h),
+            _ => None,
+        }
     }
 
     /// Of FLUSH requests.
     pub fn feth(&self) -> Option<Feth> {
-        self.ext.feth()
+        match self.ext {
+            Ext::Flush(h, _) => Some(h),
+            _ => None,
+        }
     }
 
     /// Of atomic requests.
     pub fn atomic(&self) -> Option<AtomicEth> {
-        self.ext.atomic()
+        match self.ext {
+            Ext::Atomic(h) => Some(h),
+            _ => None,
+        }
     }
 
     /// Of responses.
     pub fn aeth(&self) -> Option<Aeth> {
-        self.ext.aeth()
+        match self.ext {
+            Ext::Ack(h) | Ext::AtomicAck(h, _) => Some(h),
+            _ => None,
+        }
     }
 
     /// Of answers to atomics.
     pub fn atomic_ack(&self) -> Option<AtomicAckEth> {
-        self.ext.atomic_ack()
+        match self.ext {
+            Ext::AtomicAck(_, h) => Some(h),
+            _ => None,
+        }
     }
 
     /// Immediate data.
     pub fn imm(&self) -> Option<ImmDt> {
-        self.tail.imm()
+        match self.tail {
+            Tail::Imm(h) => Some(h),
+            _ => None,
+        }
     }
 
     /// The rkey to invalidate.
     pub fn ieth(&self) -> Option<Ieth> {
-        self.tail.ieth()
+        match self.tail {
+            Tail::Invalidate(h) => Some(h),
+            _ => None,
+        }
+    }
+
+    /// Writes those of `set`, which come after the base transport header; what there isn't is zero.
+    pub(super) fn write_rest(&self, set: HeaderSet, w: &mut Writer<'_>) {
+        let has = |h: HeaderSet| set.has(h);
+        if has(HeaderSet::RETH) {
+            if has(HeaderSet::FETH) {
+                w.put(self.feth().unwrap_or_default().0.to_be_bytes());
+            }
+            let h = self.reth().unwrap_or_default();
+            w.put(h.va.to_be_bytes());
+            w.put(h.rkey.to_be_bytes());
+            w.put(h.len.to_be_bytes());
+        } else if has(HeaderSet::AETH) {
+            let word = self
+                .aeth()
+                .map_or(0, |h| (u32::from(h.syndrome.to_byte()) << 24) | h.msn.get());
+            w.put(word.to_be_bytes());
+            if has(HeaderSet::ATOMIC_ACK) {
+                w.put(self.atomic_ack().unwrap_or_default().0.to_be_bytes());
+            }
+        } else if has(HeaderSet::DETH) {
+            let h = self.deth().unwrap_or_default();
+            w.put(h.qkey.to_be_bytes());
+            w.put((h.src_qp & LOW_24).to_be_bytes());
+        } else if has(HeaderSet::ATOMIC) {
+            let h = self.atomic().unwrap_or_default();
+            w.put(h.va.to_be_bytes());
+            w.put(h.rkey.to_be_bytes());
+            w.put(h.swap_add.to_be_bytes());
+            w.put(h.compare.to_be_bytes());
+        }
+        if has(HeaderSet::IMM) {
+            w.put(self.imm().unwrap_or_default().0.to_ne_bytes());
+        } else if has(HeaderSet::IETH) {
+            w.put(self.ieth().unwrap_or_default().0.to_be_bytes());
+        }
     }
 }
