@@ -9,7 +9,7 @@
 #include "rig.h"
 
 #define COUNT 200
-#define SLOT 2048
+#define SLOT 8192
 
 static struct opts options(void)
 {
@@ -20,10 +20,15 @@ static struct opts options(void)
 	return o;
 }
 
-/* Small as a rule, equal ones in a row, and a long one now and then. */
+/*
+ * Small as a rule, equal ones in a row, some as long as a packet may be, and a
+ * longer one now and then.
+ */
 static uint32_t len_of(int i)
 {
-	return i % 50 == 49 ? SLOT : i % 9 ? 8 : 8 + i % 5 * 12;
+	if (i % 50 >= 40)
+		return i % 50 == 49 ? SLOT : 4096;
+	return i % 9 ? 8 : 8 + i % 5 * 12;
 }
 
 static int post_quietly(struct ep *from, int i, unsigned int flags)

@@ -39,8 +39,8 @@ const STREAM: u32 = 16;
 const LONG_STREAM: u32 = 1 << 14;
 /// So many doorbells in a row leave what was posted, but for the last.
 const MOST: u32 = 16;
-/// A longer message has a burst of its own, or nearly so.
-const SMALL: u32 = 1024;
+/// A longer message has a burst of its own.
+const SMALL: u32 = 4096;
 /// Who is waited for: the sender for a completion, the receiver by an event.
 const AWAITED: u32 = send_flags::SIGNALED | send_flags::SOLICITED;
 
