@@ -20,15 +20,15 @@ static struct opts options(void)
 	return o;
 }
 
-/*
- * Small as a rule, equal ones in a row, some as long as a packet may be, and a
- * longer one now and then.
- */
+/* Most are as long as a packet may be. */
+static bool longer;
+
+/* Small as a rule, equal ones in a row, and a long one now and then. */
 static uint32_t len_of(int i)
 {
-	if (i % 50 >= 40)
-		return i % 50 == 49 ? SLOT : 4096;
-	return i % 9 ? 8 : 8 + i % 5 * 12;
+	if (longer)
+		return i % 50 == 49 ? SLOT : i % 9 ? 4096 : 2048;
+	return i % 50 == 49 ? 2048 : i % 9 ? 8 : 8 + i % 5 * 12;
 }
 
 static int post_quietly(struct ep *from, int i, unsigned int flags)
@@ -320,8 +320,19 @@ static int quiet_then_destroy(void)
 	return 0;
 }
 
+static int quiet_long(void)
+{
+	int ret;
+
+	longer = true;
+	ret = quiet_stream();
+	longer = false;
+	return ret;
+}
+
 static const struct testcase cases[] = {
 	{ "quiet_stream", quiet_stream },
+	{ "quiet_long", quiet_long, 60 },
 	{ "quiet_lists", quiet_lists },
 	{ "quiet_answers", quiet_answers },
 	{ "quiet_until_awaited", quiet_until_awaited },
