@@ -549,51 +549,48 @@ static int caller(uint64_t seed, void (*one)(int), int n, int fd)
 	return 0;
 }
 
-/* How many kinds of calls succeeded. */
-static int kinds(const struct tally *t, int n)
+/* The calls that a storm makes, and how many kinds are to succeed in the end. */
+struct calls {
+	const char *what;
+	void (*one)(int);
+	const struct tally *t;
+	int n, width, least;
+};
+
+static int kinds(const struct calls *c)
 {
 	int i, found = 0;
 
-	for (i = 0; i < n; i++)
-		found += !!t[i].good;
+	for (i = 0; i < c->n; i++)
+		found += !!c->t[i].good;
 	return found;
 }
 
-static void tell(const char *what, const struct tally *t, int n, int width)
+static void tell(const struct calls *c)
 {
-	int i;
 	uint64_t made = 0, good = 0;
+	int i;
 
-	printf("# %s that succeeded:", what);
-	for (i = 0; i < n; i++) {
-		made += t[i].made;
-		good += t[i].good;
-		if (!t[i].good)
+	printf("# %s that succeeded:", c->what);
+	for (i = 0; i < c->n; i++) {
+		made += c->t[i].made;
+		good += c->t[i].good;
+		if (!c->t[i].good)
 			continue;
-		if (width)
-			printf(" %d.%d", i / width, i % width);
+		if (c->width)
+			printf(" %d.%d", i / c->width, i % c->width);
 		else
 			printf(" %d", i);
 	}
 	printf("\n# %llu calls, %llu good, %d kinds\n",
-	       (unsigned long long)made, (unsigned long long)good, kinds(t, n));
-}
-
-static int method_kinds(void)
-{
-	return kinds(&by_method[0][0], OBJECTS * METHODS);
-}
-
-static int command_kinds(void)
-{
-	return kinds(by_command, COMMANDS);
+	       (unsigned long long)made, (unsigned long long)good, kinds(c));
 }
 
 /*
  * Some rounds of n calls each, and more, up to four times as many, if chance
- * will have it that fewer than most kinds of calls succeeded in them.
+ * will have it that too few kinds succeeded in them.
  */
-static int storm(void (*one)(int), int rounds, int n, int (*found)(void), int most)
+static int storm(const struct calls *c, int rounds, int n)
 {
 	uint64_t seed = getenv("RXO_SEED") ? strtoull(getenv("RXO_SEED"), 0, 0) :
 					     (uint64_t)getpid();
@@ -609,7 +606,7 @@ static int storm(void (*one)(int), int rounds, int n, int (*found)(void), int mo
 	recording = false;
 	check(ncalls > 40);
 	run_ok(bystander_make());
-	for (r = 0; r < rounds || (found() < most && r < 4 * rounds); r++) {
+	for (r = 0; r < rounds || (kinds(c) < c->least && r < 4 * rounds); r++) {
 		int fds[2];
 		pid_t pid;
 
@@ -621,7 +618,7 @@ static int storm(void (*one)(int), int rounds, int n, int (*found)(void), int mo
 			int s;
 
 			alarm(60);
-			s = caller(seed + r, one, n, fds[1]);
+			s = caller(seed + r, c->one, n, fds[1]);
 			fflush(stdout);
 			_exit(s);
 		}
@@ -643,30 +640,30 @@ static int storm(void (*one)(int), int rounds, int n, int (*found)(void), int mo
 	if (died)
 		printf("# %d of %d processes died\n", died, r);
 	check(died < r / 2 + 1);
-	return sanity();
+	run_ok(sanity());
+	tell(c);
+	check(kinds(c) >= c->least);
+	return 0;
 }
 
 static int ioctls(void)
 {
-	/* of the objects that there are, most methods */
-	const int most = 10;
+	static const struct calls c = {
+		"methods", by_ioctl, &by_method[0][0], OBJECTS * METHODS,
+		METHODS,
+		10,	/* of the objects that there are, most methods */
+	};
 
-	run_ok(storm(by_ioctl, quick ? 12 : 100, quick ? 1500 : 2000,
-		     method_kinds, most));
-	tell("methods", &by_method[0][0], OBJECTS * METHODS, METHODS);
-	check(method_kinds() >= most);
-	return 0;
+	return storm(&c, quick ? 12 : 100, quick ? 1500 : 2000);
 }
 
 static int writes(void)
 {
-	const int most = 18;
+	static const struct calls c = {
+		"commands", by_write, by_command, COMMANDS, 0, 18,
+	};
 
-	run_ok(storm(by_write, quick ? 12 : 60, 1000, command_kinds,
-		     most));
-	tell("commands", by_command, COMMANDS, 0);
-	check(command_kinds() >= most);
-	return 0;
+	return storm(&c, quick ? 12 : 60, 1000);
 }
 
 static const struct testcase cases[] = {
