@@ -53,7 +53,7 @@ struct State<T> {
     wanted: u64,
     /// When the near timer fires, or [`NEVER`] if it is not queued.
     near: u64,
-    /// Before when the far timer fires, or [`NEVER`] if it is not queued.
+    /// By when the far timer has fired, or [`NEVER`] if it is not queued.
     far: u64,
     /// Keeps the object alive.
     owner: Option<Arc<T>>,
@@ -69,14 +69,19 @@ impl<T> State<T> {
         shut_down: false,
     };
 
+    /// By when a timer has fired, or [`NEVER`] if none is queued.
+    fn programmed(&self) -> u64 {
+        self.near.min(self.far)
+    }
+
     /// Returns the deadline, if no timer that is queued fires before.
     fn unattended(&self) -> Option<u64> {
-        Some(self.wanted).filter(|&wanted| wanted < self.near.min(self.far))
+        Some(self.wanted).filter(|&wanted| wanted < self.programmed())
     }
 
     /// Tells whether a timer is queued.
     fn is_queued(&self) -> bool {
-        self.near.min(self.far) != NEVER
+        self.programmed() != NEVER
     }
 }
 

@@ -47,6 +47,24 @@ struct Node<T> {
     object: Arc<T>,
 }
 
+impl<T> Node<T> {
+    /// Makes a node in memory that was allocated for it, for an array to point to.
+    fn leak(memory: KBox<MaybeUninit<Self>>, id: u32, object: Arc<T>) -> *mut Self {
+        let node = KBox::into_raw(memory.write(Self {
+            release: Opaque::uninit(),
+            id,
+            object,
+        }));
+
+        // SAFETY: `release` is first in the node. Once queued, `release_node` is called when the
+        // node is not accessed any more, see `IdTable::remove`.
+        unsafe {
+            bindings::init_rcu_work(node.cast::<bindings::rcu_work>(), Some(release_node::<T>))
+        };
+        node
+    }
+}
+
 /// Frees a node.
 ///
 /// # Safety
@@ -251,17 +269,7 @@ impl<T: Send + Sync + 'static> IdTable<T> {
     ///
     /// Context: process.
     pub fn replace(&self, id: u32, object: Arc<T>) -> Result<Arc<T>> {
-        let node = KBox::into_raw(Self::new_node()?.write(Node {
-            release: Opaque::uninit(),
-            id,
-            object,
-        }));
-
-        // SAFETY: `release` is first in the node. Once queued, `release_node` is called when the
-        // node is not accessed any more, see `IdTable::remove`.
-        unsafe {
-            bindings::init_rcu_work(node.cast::<bindings::rcu_work>(), Some(release_node::<T>))
-        };
+        let node = Node::leak(Self::new_node()?, id, object);
 
         // INVARIANT: If it is stored, the entry points to a node that was leaked from a `KBox` and
         // initialised, and so does the front if it pointed to the one before.
@@ -447,17 +455,7 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
     /// Context: any.
     pub fn fill(mut self, object: Arc<T>) -> Result<u32> {
         let node = self.node.take().ok_or(EINVAL)?;
-        let node = KBox::into_raw(node.write(Node {
-            release: Opaque::uninit(),
-            id: self.id,
-            object,
-        }));
-
-        // SAFETY: `release` is first in the node. Once queued, `release_node` is called when the
-        // node is not accessed any more, see `IdTable::remove`.
-        unsafe {
-            bindings::init_rcu_work(node.cast::<bindings::rcu_work>(), Some(release_node::<T>))
-        };
+        let node = Node::leak(node, self.id, object);
 
         // INVARIANT: The entry points to a node that was leaked from a `KBox` and initialised, and
         // so does the front.

@@ -114,8 +114,9 @@ impl<E: Env> Qp<E> {
             self.on_stale(now, pkt, info, env);
             return Verdict::Done;
         }
-        self.note_reached(psn, pkt.headers.aeth());
-        match (info.op, pkt.headers.aeth()) {
+        let aeth = pkt.headers.aeth();
+        self.note_reached(psn, aeth);
+        match (info.op, aeth) {
             (Op::Ack, Some(aeth)) => self.on_ack(now, psn, aeth, env),
             (Op::ReadResponse, _) => return self.on_read_response(now, psn, pkt, info, env),
             (Op::AtomicAck, Some(aeth)) => return self.on_atomic_ack(now, psn, aeth, pkt, env),
@@ -365,10 +366,8 @@ impl<E: Env> Qp<E> {
             return Verdict::Done;
         };
         let last = psn == entry.last;
-        let acked = pkt
-            .headers
-            .aeth()
-            .is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
+        let aeth = pkt.headers.aeth();
+        let acked = aeth.is_none_or(|a| matches!(a.syndrome, Syndrome::Ack { .. }));
         let asked = match entry.wqe.op {
             SendOp::Read => Some(entry.wqe.length),
             // Answered without data (A19).
@@ -392,7 +391,7 @@ impl<E: Env> Qp<E> {
                 return self.not_placed(fault, env);
             }
         }
-        if let Some(aeth) = pkt.headers.aeth() {
+        if let Some(aeth) = aeth {
             self.take_credits(now, aeth);
         }
         self.answered_to(now, psn, last, env);

@@ -141,6 +141,10 @@ macro_rules! headers {
         impl HeaderSet {
             $($(#[$doc])* pub const $name: Self = Self(1 << $bit | $len << 8);)*
         }
+
+        const _: () = {
+            $(assert!($bit < 8);)*
+        };
     };
 }
 

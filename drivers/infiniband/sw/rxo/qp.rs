@@ -93,6 +93,7 @@ use crate::{
     provider::Rxo,
     rq::RecvQueue,
     sq::{
+        vec_of,
         Places,
         SendQueue, //
     },
@@ -329,14 +330,6 @@ fn transport_type(kind: QpKind) -> QpType {
         QpKind::Ud => QpType::Ud,
         QpKind::Gsi => QpType::Gsi,
     }
-}
-
-fn vec_of<T>(n: usize, mut f: impl FnMut() -> T) -> Result<KVVec<T>> {
-    let mut v = KVVec::with_capacity(n, GFP_KERNEL)?;
-    for _ in 0..n {
-        v.push(f(), GFP_KERNEL)?;
-    }
-    Ok(v)
 }
 
 /// The time after so many packets were sent, which the peer must not be charged for: a few take none.

@@ -87,6 +87,15 @@ struct Posts {
     oldest: u32,
 }
 
+/// A vector of what can't be cloned. May sleep.
+pub(crate) fn vec_of<T>(n: usize, mut f: impl FnMut() -> T) -> Result<KVVec<T>> {
+    let mut v = KVVec::with_capacity(n, GFP_KERNEL)?;
+    for _ in 0..n {
+        v.push(f(), GFP_KERNEL)?;
+    }
+    Ok(v)
+}
+
 /// The memory for the work requests of a queue.
 #[derive(Default)]
 pub(crate) struct Places {
@@ -102,14 +111,10 @@ impl Places {
     /// Memory for `count` work requests. May sleep.
     pub(crate) fn new(count: u32, max_sge: usize, max_inline: usize) -> Result<Self> {
         let count = count as usize;
-        let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
-        for _ in 0..count {
-            slots.push(Slot::default(), GFP_KERNEL)?;
-        }
         let room = |each: usize| count.checked_mul(each).ok_or(EINVAL);
         let tail = (max_sge * abi::SGE_LEN).max(max_inline);
         Ok(Self {
-            slots,
+            slots: vec_of(count, Slot::default)?,
             sges: KVVec::from_elem(Sge::default(), room(max_sge)?, GFP_KERNEL)?,
             inline: KVVec::from_elem(0, room(max_inline)?, GFP_KERNEL)?,
             scratch: Some(KVVec::from_elem(0, abi::SEND_HEAD + tail, GFP_KERNEL)?),

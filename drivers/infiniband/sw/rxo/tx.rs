@@ -236,6 +236,9 @@ impl Ready {
     }
 }
 
+/// What a packet that can't be put together fails with, which is no fault of anyone's memory.
+const FAULT: WcStatus = WcStatus::LocQpOpErr;
+
 /// Makes a packet of `total` bytes of UDP payload, which `write` fills: it gets the CRC of the headers
 /// before them. What it returns as a packet may be an error: then there was no memory for it.
 fn make_packet(
@@ -244,7 +247,6 @@ fn make_packet(
     total: usize,
     write: impl FnOnce(u32, &mut [u8]) -> Result<(), PlaceFault>,
 ) -> Result<Result<TxPacket>, PlaceFault> {
-    const FAULT: WcStatus = WcStatus::LocQpOpErr;
     let mut skb = match TxSkb::alloc(route.family(), route.link_room(), total) {
         Ok(skb) => skb,
         Err(e) => return Ok(Err(e)),
@@ -257,7 +259,6 @@ fn make_packet(
 
 /// Writes the invariant CRC at the end of a packet, where `below` is that of the headers before it.
 fn seal(below: u32, packet: &mut [u8]) -> Result<(), PlaceFault> {
-    const FAULT: WcStatus = WcStatus::LocQpOpErr;
     let (rest, icrc) = packet.split_last_chunk_mut().ok_or(FAULT)?;
     let crc = crc::invariant(below, rest).ok_or(FAULT)?;
     *icrc = (!crc).to_le_bytes();
@@ -447,7 +448,6 @@ impl Load<'_> {
     /// Writes a packet from its base transport header to its invariant CRC, where `below` is that of
     /// the headers before it. `out` has just room for it.
     fn write(&self, packet: &PacketOut, below: u32, out: &mut [u8]) -> Result<(), PlaceFault> {
-        const FAULT: WcStatus = WcStatus::LocQpOpErr;
         let (rest, _) = out.split_last_chunk_mut::<ICRC_LEN>().ok_or(FAULT)?;
         let at = packet.headers.emit(rest);
         let (payload, pad) = rest
@@ -514,16 +514,14 @@ impl Load<'_> {
             .header
             .emit(size)
             .and_then(|first| Segments::new(&first, size))
-            .ok_or(WcStatus::LocQpOpErr)?;
+            .ok_or(FAULT)?;
         for i in 0..self.burst.count.saturating_sub(at) {
             if i > 0 {
                 self.burst.step(&mut packet, at.saturating_add(i));
             }
             let len = packet.wire_len();
             // CAST: below 2^16.
-            let below = segments
-                .below(i as usize, len)
-                .ok_or(WcStatus::LocQpOpErr)?;
+            let below = segments.below(i as usize, len).ok_or(FAULT)?;
             match train.add(len, |out| self.write(&packet, below, out)) {
                 Some(Ok(())) => (),
                 Some(Err(fault)) if i == 0 => return Err(fault),

@@ -21,7 +21,8 @@ use crate::qp::Qp;
 use crate::ring::SendSlot;
 use crate::verbs::{
     QpType,
-    SendOp, //
+    SendOp,
+    SendWqe, //
 };
 use crate::wire::{
     AtomicEth,
@@ -60,11 +61,6 @@ impl<E: Env> Qp<E> {
             (SendOp::WriteImm(v), false) => (Family::UcWrite, Tail::Imm(ImmDt(v))),
             (_, false) => (Family::UcSend, Tail::None),
         };
-        let reth = Reth {
-            va: wqe.remote_addr,
-            rkey: wqe.rkey,
-            len: wqe.length,
-        };
         let mtu = self.set.mtu.bytes();
         let offset = at.saturating_mul(mtu);
         let len = wqe
@@ -91,7 +87,7 @@ impl<E: Env> Qp<E> {
                     solicited: wqe.flags.solicited && wqe.op.takes_receive(),
                     ..self.bth(entry.first.add(at))
                 },
-                lead: Lead::Rdma(reth),
+                lead: Lead::Rdma(reth(wqe)),
                 ack_req,
             },
             owner,
@@ -110,11 +106,6 @@ impl<E: Env> Qp<E> {
                 swap_add,
                 compare,
             })
-        };
-        let reth = Reth {
-            va: wqe.remote_addr,
-            rkey: wqe.rkey,
-            len: wqe.length,
         };
         let mut h = Headers {
             bth: Bth {
@@ -135,7 +126,7 @@ impl<E: Env> Qp<E> {
             }
             SendOp::AtomicWrite => {
                 h.bth.opcode = Opcode::RC_ATOMIC_WRITE;
-                h.ext = Ext::Rdma(reth);
+                h.ext = Ext::Rdma(reth(wqe));
                 payload = (
                     Source::Send {
                         slot: slot_of(owner),
@@ -145,14 +136,14 @@ impl<E: Env> Qp<E> {
             }
             SendOp::Flush(kind) => {
                 h.bth.opcode = Opcode::RC_FLUSH;
-                h.ext = Ext::Flush(Feth::of(kind), reth);
+                h.ext = Ext::Flush(Feth::of(kind), reth(wqe));
             }
             _ => {
                 h.bth.opcode = Opcode::RC_READ_REQUEST;
                 h.ext = Ext::Rdma(Reth {
                     va: wqe.remote_addr.wrapping_add(u64::from(offset)),
-                    rkey: wqe.rkey,
                     len: wqe.length.saturating_sub(offset),
+                    ..reth(wqe)
                 });
             }
         }
@@ -207,6 +198,15 @@ impl<E: Env> Qp<E> {
             QpType::Gsi => GSI_QKEY,
             _ => self.set.qkey,
         }
+    }
+}
+
+/// The remote memory that a work request names.
+fn reth(wqe: &SendWqe) -> Reth {
+    Reth {
+        va: wqe.remote_addr,
+        rkey: wqe.rkey,
+        len: wqe.length,
     }
 }
 

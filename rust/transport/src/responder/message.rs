@@ -115,7 +115,8 @@ impl<E: Env> Qp<E> {
         env: &mut E,
     ) -> Result<(), Refusal> {
         let with_imm = pkt.headers.imm().is_some();
-        let (received, total) = match (&self.resp.inbound, at.begins(), pkt.headers.reth()) {
+        let reth = pkt.headers.reth();
+        let (received, total) = match (&self.resp.inbound, at.begins(), reth) {
             (Inbound::Idle, true, Some(reth)) => (0, reth.len),
             (
                 Inbound::Write {
@@ -134,7 +135,7 @@ impl<E: Env> Qp<E> {
         if with_imm {
             self.need_receive(env)?;
         }
-        if let (true, Some(reth)) = (at.begins(), pkt.headers.reth()) {
+        if let (true, Some(reth)) = (at.begins(), reth) {
             let region = if total > 0 {
                 Some(env.open_remote(reth.rkey, reth.va, total, RemoteAccess::Write)?)
             } else {
@@ -181,6 +182,7 @@ impl<E: Env> Qp<E> {
         env: &mut E,
     ) {
         let h = &pkt.headers;
+        let deth = h.deth();
         self.resp.recv = None;
         env.count(Counter::RecvCompletions);
         env.complete_recv(RecvCompletion {
@@ -189,9 +191,9 @@ impl<E: Env> Qp<E> {
             byte_len,
             imm: h.imm().map(|i| i.0),
             invalidated,
-            src_qp: h.deth().map_or(self.set.dest_qpn, |d| d.src_qp),
+            src_qp: deth.map_or(self.set.dest_qpn, |d| d.src_qp),
             solicited: h.bth.solicited,
-            grh: h.deth().is_some(),
+            grh: deth.is_some(),
             vendor_err: 0,
         });
     }
