@@ -482,31 +482,36 @@ int rust_helper_skb_linearize(struct sk_buff *skb)
 }
 
 /*
- * A range of the data behind the linear part, if it lies in one piece of memory
- * that can be read.
+ * Looks the piece of memory up that byte @offset of the data is in. Returns whether
+ * there is one that can be read.
  */
-const u8 *rust_helper_skb_piece(const struct sk_buff *skb, unsigned int offset,
-				unsigned int len)
+bool rust_helper_skb_piece(const struct sk_buff *skb, unsigned int offset,
+			   struct rx_piece *piece)
 {
 	const struct skb_shared_info *shinfo = skb_shinfo(skb);
-	unsigned int linear = skb_headlen(skb), i;
+	unsigned int from = skb_headlen(skb), i;
 
-	if (offset < linear || !skb_frags_readable(skb))
-		return NULL;
-	offset -= linear;
+	if (offset < from) {
+		*piece = (struct rx_piece){ .data = skb->data, .len = from };
+		return true;
+	}
+	if (!skb_frags_readable(skb))
+		return false;
 	for (i = 0; i < shinfo->nr_frags; i++) {
 		const skb_frag_t *frag = &shinfo->frags[i];
 		unsigned int size = skb_frag_size(frag);
 		const u8 *data;
 
-		if (offset >= size) {
-			offset -= size;
+		if (offset - from >= size) {
+			from += size;
 			continue;
 		}
-		data = len <= size - offset ? skb_frag_address_safe(frag) : NULL;
-		return data ? data + offset : NULL;
+		data = skb_frag_address_safe(frag);
+		if (data)
+			*piece = (struct rx_piece){ data, from, size };
+		return data;
 	}
-	return NULL;
+	return false;
 }
 
 /* ---- routes ------------------------------------------------------------- */

@@ -23,6 +23,19 @@ struct rx_view {
 };
 
 /*
+ * Bytes of a packet in one piece of memory.
+ *
+ * @data: where they are
+ * @from: where in the data of the packet they begin
+ * @len: how many they are
+ */
+struct rx_piece {
+	const u8 *data;
+	u32 from;
+	u32 len;
+};
+
+/*
  * A packet that was taken over.
  *
  * @dev: where it came in

@@ -53,9 +53,11 @@ use crate::{
 /// - If `eth`, then its MAC header is a complete Ethernet header in the linear part.
 /// - `view` tells where its parts are, and that its data are settled if others do not write to them
 ///   any more.
+/// - `piece` is a part of its data that lies in one piece of memory, and its place in the data.
 pub struct RxBuf {
     skb: NonNull<bindings::sk_buff>,
     view: bindings::rx_view,
+    piece: bindings::rx_piece,
     len: u32,
     /// The size of each packet of a train but the last, or `len` if it is a single one.
     segment: u32,
@@ -326,28 +328,36 @@ impl RxBuf {
         }
         // INVARIANT: What was not the buffer's own was copied.
         self.view.settled = true;
+        self.piece = linear_part(&self.view);
         Ok(())
     }
 
     /// Returns a range of the payload if there is such a range, it lies in one piece of memory, and
     /// does not change any more.
-    #[inline]
+    // Who asks knows how long it is.
+    #[inline(always)]
     pub fn piece(&mut self, offset: usize, len: usize) -> Option<&[u8]> {
         let (from, n) = self.range(offset, len)?;
 
         self.settle().ok()?;
-        // Both are at most the length of a socket buffer.
-        let data = if from.saturating_add(n) <= self.view.linear {
-            self.view.data.wrapping_add(offset)
-        } else {
-            // SAFETY: By the type invariants it is a socket buffer.
-            unsafe { bindings::skb_piece(self.skb.as_ptr(), from, n) }
-        };
+        let data = self.find(from, n)?;
 
-        // SAFETY: There are so many bytes, by the type invariants or as the function has found. They
-        // belong to the buffer and stay where they are unless that is borrowed mutably. It is
-        // settled, so they are not written to.
-        (!data.is_null()).then(|| unsafe { slice::from_raw_parts(data, len) })
+        // SAFETY: There are so many bytes, by the type invariants. They belong to the buffer and stay
+        // where they are unless that is borrowed mutably. It is settled, so they are not written to.
+        Some(unsafe { slice::from_raw_parts(data, len) })
+    }
+
+    /// Returns where a range of the data is, if it lies in one piece of memory.
+    fn find(&mut self, from: u32, n: u32) -> Option<*const u8> {
+        // Most are asked for in order, and lie in few pieces.
+        within(&self.piece, from, n).or_else(|| {
+            // SAFETY: By the type invariants it is a socket buffer.
+            //
+            // INVARIANT: The function tells of a part that lies in one piece, or changes nothing.
+            unsafe { bindings::skb_piece(self.skb.as_ptr(), from, &mut self.piece) }
+                .then(|| within(&self.piece, from, n))
+                .flatten()
+        })
     }
 
     /// Calls a function with each piece of a range of the payload, in order, without copying.
@@ -403,6 +413,7 @@ impl RxBuf {
         NonNull::new(skb).map(|skb| Self {
             skb,
             view: bindings::rx_view { ..self.view },
+            piece: bindings::rx_piece { ..self.piece },
             len: self.len,
             segment: self.segment,
             ifindex: self.ifindex,
@@ -420,6 +431,24 @@ impl RxBuf {
         // SAFETY: By the type invariants it is a socket buffer that this owns. It is not dropped.
         unsafe { bindings::skb_discard(this.skb.as_ptr()) }
     }
+}
+
+/// The part of a packet that its view tells of.
+fn linear_part(view: &bindings::rx_view) -> bindings::rx_piece {
+    bindings::rx_piece {
+        data: view.data,
+        from: 0,
+        len: view.linear,
+    }
+}
+
+/// Returns where bytes are that lie in a piece, if they do: `n` from byte `from` of the packet on.
+#[inline]
+fn within(piece: &bindings::rx_piece, from: u32, n: u32) -> Option<*const u8> {
+    let at = from.checked_sub(piece.from)?;
+
+    // CAST: `usize` is at least 32 bits wide.
+    (n <= piece.len.checked_sub(at)?).then(|| piece.data.wrapping_add(at as usize))
 }
 
 impl Drop for RxBuf {
@@ -545,6 +574,7 @@ impl RxSkb<'_> {
             buf: RxBuf {
                 // SAFETY: By the safety requirements it points to a socket buffer.
                 skb: unsafe { NonNull::new_unchecked(skb) },
+                piece: linear_part(&view),
                 view,
                 len,
                 segment: if segment == 0 { len } else { segment.min(len) },
