@@ -51,7 +51,8 @@ impl Gate {
     }
 
     fn try_enter(&self) -> bool {
-        let mut state = self.state.load(ordering::Relaxed);
+        // As it is most times.
+        let mut state = 0;
 
         loop {
             if state & CLOSED != 0 {
