@@ -53,9 +53,14 @@ pub(crate) fn choose() {
     KERNELS.store(kernels.into(), Relaxed);
 }
 
+/// Tells whether the kernel's is to be taken for so many bytes.
+fn kernels(len: usize) -> bool {
+    len >= LONG && KERNELS.load(Relaxed) != 0
+}
+
 /// Continues a CRC-32 over bytes.
 pub(crate) fn update(crc: u32, bytes: &[u8]) -> u32 {
-    if bytes.len() >= LONG && KERNELS.load(Relaxed) != 0 {
+    if kernels(bytes.len()) {
         net::crc32_le(crc, bytes)
     } else {
         crc32::update(crc, bytes)
@@ -68,8 +73,11 @@ pub(crate) fn update(crc: u32, bytes: &[u8]) -> u32 {
 ///
 /// `None` if the packet is too short.
 pub(crate) fn invariant(below: u32, packet: &[u8]) -> Option<u32> {
+    if !kernels(packet.len()) {
+        return icrc::add(below, packet);
+    }
     let (crc, rest) = icrc::begin(below, packet)?;
-    Some(update(crc, rest))
+    Some(net::crc32_le(crc, rest))
 }
 
 /// The CRC of what is below the base transport headers of packets that travel as one.

@@ -165,6 +165,7 @@ entries! {
     entry_below(ip: &'static [u8], udp: &'static [u8], index: usize) -> Option<u32> {
         icrc::Below::new(ip, udp).map(|below| below.of_segment(index))
     }
+    entry_add(below: u32, packet: &'static [u8]) -> Option<u32> { icrc::add(below, packet) }
     entry_begin(below: u32, packet: &'static [u8]) -> Option<u32> {
         icrc::begin(below, packet).map(|(crc, rest)| crc32::update(crc, rest))
     }

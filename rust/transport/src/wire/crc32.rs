@@ -83,7 +83,16 @@ pub fn update(crc: u32, bytes: &[u8]) -> u32 {
     if bytes.len() < LONG {
         by_tables(crc, bytes)
     } else {
-        by_shifts(crc, bytes)
+        by_shifts(crc, &[], bytes)
+    }
+}
+
+/// Continues it over a step and what comes after that.
+pub(super) fn update_after(crc: u32, step: &[u8; STEP], bytes: &[u8]) -> u32 {
+    if bytes.len() < LONG {
+        by_tables(by_table(crc, step), bytes)
+    } else {
+        by_shifts(crc, step.as_chunks().0, bytes)
     }
 }
 
@@ -93,9 +102,12 @@ fn by_tables(crc: u32, bytes: &[u8]) -> u32 {
     for step in steps {
         crc = by_table(crc, step);
     }
-    let (fours, rest) = rest.as_chunks::<4>();
-    for four in fours {
-        crc = by_table(crc, four);
+    let mut rest = rest;
+    if let Some((eight, after)) = rest.split_first_chunk::<8>() {
+        (crc, rest) = (by_table(crc, eight), after);
+    }
+    if let Some((four, after)) = rest.split_first_chunk::<4>() {
+        (crc, rest) = (by_table(crc, four), after);
     }
     for b in rest {
         let [low, ..] = crc.to_le_bytes();
@@ -118,12 +130,16 @@ fn by_table<const N: usize>(crc: u32, bytes: &[u8; N]) -> u32 {
     crc
 }
 
-/// As [`update`], for what is longer than the bits of a word are moved.
-fn by_shifts(crc: u32, bytes: &[u8]) -> u32 {
+/// As [`update`], over words and bytes that are more than the bits of a word are moved.
+#[inline(always)]
+fn by_shifts(crc: u32, begin: &[[u8; WORD]], bytes: &[u8]) -> u32 {
     let words = bytes.len().saturating_sub(REACH * WORD) / WORD;
     let (moved, end) = bytes.split_at(words.saturating_mul(WORD).min(bytes.len()));
     let mut due = [0; REACH];
     due[0] = u64::from(crc);
+    for word in begin {
+        due = move_on(due, u64::from_le_bytes(*word));
+    }
     // After so many words each place of `due` is what it was: a step has nothing to move between them.
     let (steps, rest) = moved.as_chunks::<{ REACH * WORD }>();
     for step in steps {
@@ -187,7 +203,11 @@ mod tests {
         for from in 0..8 {
             for to in from..data.len() {
                 let bytes = &data[from..to];
-                assert_eq!(update(0xdebb_20e3, bytes), by_bits(0xdebb_20e3, bytes));
+                let crc = by_bits(0xdebb_20e3, bytes);
+                assert_eq!(update(0xdebb_20e3, bytes), crc);
+                if let Some((step, rest)) = bytes.split_first_chunk() {
+                    assert_eq!(update_after(0xdebb_20e3, step, rest), crc);
+                }
             }
         }
     }

@@ -108,20 +108,31 @@ fn masked<const N: usize, const IP: usize>(
     out
 }
 
-/// Continues the CRC of what is below over the base transport header, which a packet begins with, and as much more as the
-/// CRC takes at a time, if there is so much. Returns it with what is left of the packet. [`None`] if the packet is shorter
-/// than that header.
-pub fn begin(below: u32, packet: &[u8]) -> Option<(u32, &[u8])> {
-    first::<{ crc32::STEP }>(below, packet).or_else(|| first::<BTH_LEN>(below, packet))
+/// Continues the CRC of what is below over a packet from its base transport header on, but for its own CRC. [`None`] if it is
+/// shorter than that header.
+pub fn add(below: u32, packet: &[u8]) -> Option<u32> {
+    match first::<{ crc32::STEP }>(packet) {
+        Some((bytes, rest)) => Some(crc32::update_after(below, &bytes, rest)),
+        None => begin(below, packet).map(|(crc, rest)| crc32::update(crc, rest)),
+    }
 }
 
-/// Continues it over so many bytes that a packet begins with, if it has them.
-fn first<const N: usize>(below: u32, packet: &[u8]) -> Option<(u32, &[u8])> {
+/// Continues it over the base transport header only, and as much more as the CRC takes at a time, if there is so much.
+/// Returns it with what is left of the packet.
+pub fn begin(below: u32, packet: &[u8]) -> Option<(u32, &[u8])> {
+    fn over<const N: usize>(below: u32, packet: &[u8]) -> Option<(u32, &[u8])> {
+        first::<N>(packet).map(|(bytes, rest)| (crc32::update(below, &bytes), rest))
+    }
+    over::<{ crc32::STEP }>(below, packet).or_else(|| over::<BTH_LEN>(below, packet))
+}
+
+/// So many bytes that a packet begins with as the CRC has them, and the others.
+fn first<const N: usize>(packet: &[u8]) -> Option<([u8; N], &[u8])> {
     const { assert!(N >= BTH_LEN) };
     let (bytes, rest) = packet.split_first_chunk::<N>()?;
     let mut bytes = *bytes;
     bytes[BTH_ECN] = 0xff;
-    Some((crc32::update(below, &bytes), rest))
+    Some((bytes, rest))
 }
 
 #[cfg(any(test, rxo_kunit))]
@@ -148,7 +159,9 @@ mod tests {
 
     fn icrc(below: u32, packet: &[u8]) -> [u8; 4] {
         let (crc, rest) = begin(below, packet).unwrap();
-        (!crc32::update(crc, rest)).to_le_bytes()
+        let crc = crc32::update(crc, rest);
+        assert_eq!(add(below, packet), Some(crc));
+        (!crc).to_le_bytes()
     }
 
     fn udp(len: usize) -> [u8; 8] {
