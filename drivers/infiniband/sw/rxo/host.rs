@@ -47,6 +47,7 @@ use crate::{
         ListFault,
         Refusal,
         RemoteRange,
+        Steady,
         User, //
     },
     near::Near,
@@ -220,6 +221,12 @@ impl Host {
                 .gather(&self.stats, self.domain, list, offset, out)
                 .map_err(|fault| local_fault(&self.port, self.number, fault)),
         }
+    }
+
+    /// Where the data of a send slot lies from byte `offset` on, if that is one plain region.
+    pub(crate) fn steady(&self, slot: u32, offset: u32) -> Option<Steady> {
+        let list = self.sq.list(slot)?;
+        self.port.regions.steady(self.domain, list, offset)
     }
 
     /// Counts packets that came to this queue pair alone, of `bytes` bytes of UDP payload.
@@ -458,8 +465,9 @@ impl Env for Host {
         offset: u32,
         len: u32,
     ) -> Result<(), KeyFault> {
+        let to = region.open()?;
         payload(&mut self.packet, len, KeyFault::Operational, |at, chunk| {
-            region.write(offset.saturating_add(at), chunk)
+            to.write(offset.saturating_add(at), chunk)
         })
     }
 

@@ -45,6 +45,7 @@ use rxo_transport::{
 };
 use softirq::{
     IdTable,
+    Inside,
     Reservation,
     RunDown, //
 };
@@ -303,17 +304,14 @@ impl Mr {
         }
     }
 
+    /// Holds on to the memory, to copy from and to it.
+    pub(crate) fn open(&self) -> Result<Opened<'_>, Refusal> {
+        Ok(Opened(self.memory.enter().ok_or(Refusal::Unknown)?))
+    }
+
     /// Copies from the region, from byte `at` on.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), Refusal> {
-        let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
-        match &*memory {
-            Memory::User(umem) => umem.read(offset(at)?, out)?,
-            Memory::OnDemand(umem) => umem.read(offset(at)?, out)?,
-            Memory::Everything(space) => space.read(offset(at)?, out)?,
-            Memory::DmaBuf(buf) => buf.read(offset(at)?, out)?,
-            Memory::Kernel(kernel) => kernel.read(at, out)?,
-        }
-        Ok(())
+        self.open()?.read(at, out)
     }
 
     /// Tells whether the memory is there as long as the region is, so that [`Self::with_bytes`]
@@ -342,15 +340,7 @@ impl Mr {
 
     /// Copies to the region, at byte `at`.
     pub(crate) fn write(&self, at: u64, data: Bytes<'_>) -> Result<(), Refusal> {
-        let memory = self.memory.enter().ok_or(Refusal::Unknown)?;
-        match &*memory {
-            Memory::User(umem) => umem.write(offset(at)?, data)?,
-            Memory::OnDemand(umem) => umem.write(offset(at)?, data)?,
-            Memory::Everything(space) => space.write(offset(at)?, data)?,
-            Memory::DmaBuf(buf) => buf.write(offset(at)?, data)?,
-            Memory::Kernel(kernel) => kernel.write(at, data)?,
-        }
-        Ok(())
+        self.open()?.write(at, data)
     }
 
     /// Calls `f` with the eight bytes at `at`.
@@ -368,6 +358,35 @@ impl Mr {
             Memory::DmaBuf(buf) => buf.with_word(at, f).map_err(|_| KeyFault::Operational),
             Memory::Kernel(_) => Err(KeyFault::Operational),
         }
+    }
+}
+
+/// The memory of a region: whoever deregisters that waits until this is gone.
+pub(crate) struct Opened<'a>(Inside<'a, Memory>);
+
+impl Opened<'_> {
+    /// Copies from the region, from byte `at` on.
+    pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), Refusal> {
+        match &*self.0 {
+            Memory::User(umem) => umem.read(offset(at)?, out)?,
+            Memory::OnDemand(umem) => umem.read(offset(at)?, out)?,
+            Memory::Everything(space) => space.read(offset(at)?, out)?,
+            Memory::DmaBuf(buf) => buf.read(offset(at)?, out)?,
+            Memory::Kernel(kernel) => kernel.read(at, out)?,
+        }
+        Ok(())
+    }
+
+    /// Copies to the region, at byte `at`.
+    pub(crate) fn write(&self, at: u64, data: Bytes<'_>) -> Result<(), Refusal> {
+        match &*self.0 {
+            Memory::User(umem) => umem.write(offset(at)?, data)?,
+            Memory::OnDemand(umem) => umem.write(offset(at)?, data)?,
+            Memory::Everything(space) => space.write(offset(at)?, data)?,
+            Memory::DmaBuf(buf) => buf.write(offset(at)?, data)?,
+            Memory::Kernel(kernel) => kernel.write(at, data)?,
+        }
+        Ok(())
     }
 }
 
@@ -409,25 +428,29 @@ impl RemoteRange {
         .map_err(Refusal::remote)
     }
 
-    /// Returns the region and where in it a part of the range begins, if the range is one of a
-    /// plain, steady region.
-    pub(crate) fn region(&self, offset: u32, len: usize) -> Option<(Arc<Mr>, u64)> {
-        let at = self.within(offset, len).ok()?;
+    /// Where the range lies from byte `offset` on, if it is one of a plain, steady region.
+    pub(crate) fn steady(&self, offset: u32) -> Option<Steady> {
+        let at = self.within(offset, 0).ok()?;
         match &self.target {
-            Target::Region(mr) => mr.is_steady().then(|| (mr.clone(), at)),
+            Target::Region(mr) => mr.is_steady().then(|| Steady {
+                mr: mr.clone(),
+                at,
+                len: self.len.saturating_sub(u64::from(offset)),
+            }),
             Target::Window(_) | Target::Fast(_) => None,
         }
     }
 
-    /// Copies to the range.
-    pub(crate) fn write(&self, offset: u32, data: Bytes<'_>) -> Result<(), KeyFault> {
-        let at = self.within(offset, data.len())?;
-        match &self.target {
-            Target::Region(mr) => mr.write(at, data),
-            Target::Window(window) => window.with(|mr| mr.write(at, data)),
-            Target::Fast(mr) => mr.write(at, data),
-        }
-        .map_err(Refusal::remote)
+    /// Holds on to the memory of the range, to copy to it.
+    pub(crate) fn open(&self) -> Result<OpenedRange<'_>, KeyFault> {
+        let memory = match &self.target {
+            Target::Region(mr) => Some(mr.open().map_err(Refusal::remote)?),
+            Target::Window(_) | Target::Fast(_) => None,
+        };
+        Ok(OpenedRange {
+            range: self,
+            memory,
+        })
     }
 
     /// Calls `f` with the first eight bytes.
@@ -454,6 +477,36 @@ impl RemoteRange {
     pub(crate) fn store(&self, bytes: [u8; 8]) -> Result<(), KeyFault> {
         self.with_word(|word| word.store(bytes))
     }
+}
+
+/// A range that is open to be written to.
+pub(crate) struct OpenedRange<'a> {
+    range: &'a RemoteRange,
+    /// That of a plain region.
+    memory: Option<Opened<'a>>,
+}
+
+impl OpenedRange<'_> {
+    /// Copies to the range.
+    pub(crate) fn write(&self, offset: u32, data: Bytes<'_>) -> Result<(), KeyFault> {
+        let at = self.range.within(offset, data.len())?;
+        match (&self.memory, &self.range.target) {
+            (Some(memory), _) => memory.write(at, data),
+            (None, Target::Region(mr)) => mr.write(at, data),
+            (None, Target::Window(window)) => window.with(|mr| mr.write(at, data)),
+            (None, Target::Fast(mr)) => mr.write(at, data),
+        }
+        .map_err(Refusal::remote)
+    }
+}
+
+/// A place in a plain region whose memory is there as long as that is registered.
+pub(crate) struct Steady {
+    pub(crate) mr: Arc<Mr>,
+    /// Where in the region.
+    pub(crate) at: u64,
+    /// So many bytes there are what was asked for.
+    pub(crate) len: u64,
 }
 
 /// The regions and windows of a device.
@@ -862,31 +915,28 @@ impl Regions {
         })
     }
 
-    /// Returns the region and where in it `len` bytes of a list begin, `skip` bytes into it, if all
-    /// of them lie in one plain region.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::gather`].
-    pub(crate) fn source(
-        &self,
-        stats: &Stats,
-        domain: Domain,
-        list: &[Sge],
-        skip: u32,
-        len: usize,
-    ) -> Result<Option<(Arc<Mr>, u64)>, ListFault> {
-        let mut found = None;
-        for_pieces(list, skip, len, |piece| {
-            if piece.length as usize == len && Kind::of(piece.lkey) == Kind::Region {
-                self.local(stats, domain, piece, 0, |mr, at| {
-                    found = mr.is_steady().then(|| (mr.into(), at));
-                    Ok(())
-                })?;
-            }
-            Ok(())
+    /// Where the memory lies that a list names, beginning `skip` bytes into it, if an entry names a
+    /// plain, steady region. If it does not serve, that is not counted.
+    pub(crate) fn steady(&self, domain: Domain, list: &[Sge], skip: u32) -> Option<Steady> {
+        let mut skip = skip;
+        let entry = list.iter().find(|sge| {
+            let within = skip < sge.length;
+            skip -= if within { 0 } else { sge.length };
+            within
         })?;
-        Ok(found)
+        if Kind::of(entry.lkey) != Kind::Region {
+            return None;
+        }
+        let (va, len) = (entry.addr.checked_add(skip.into())?, entry.length - skip);
+        let len = u64::from(len);
+        self.table.with(entry.lkey >> TAG_BITS, |mr| {
+            let at = mr.check(domain, entry.lkey, va, len, 0).ok()?;
+            mr.is_steady().then(|| Steady {
+                mr: mr.into(),
+                at,
+                len,
+            })
+        })?
     }
 
     /// Copies to the memory that a list names, beginning `skip` bytes into it.

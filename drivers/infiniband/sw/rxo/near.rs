@@ -31,13 +31,11 @@ use rxo_transport::{
 };
 
 use crate::{
-    host::{
-        Host,
-        Packet, //
-    },
+    host::Packet,
     mr::{
         Mr,
-        Refusal, //
+        Refusal,
+        Steady, //
     },
     qp::{
         Inner,
@@ -45,6 +43,7 @@ use crate::{
     },
     stats::Stat,
     tx::{
+        self,
         gather,
         Rest,
         Wait, //
@@ -190,7 +189,7 @@ fn carry_run(
     packets: u32,
     now: Instant,
 ) -> bool {
-    let Ok(Some((mr, at))) = region_of(from, burst.source, packet) else {
+    let Some(Steady { mr, at, .. }) = steady_of(from, burst.source, packet) else {
         return false;
     };
     let near = Packet::Near(Near::Region(mr, at));
@@ -225,22 +224,10 @@ fn count(from: &Inner, to: &Inner, packets: u32, bytes: usize) {
     received.add(Stat::RxBytes, bytes);
 }
 
-/// The region and place where all of a payload lies, if that is but one.
-fn region_of(
-    from: &Inner,
-    source: Source,
-    packet: &PacketOut,
-) -> Result<Option<(Arc<Mr>, u64)>, WcStatus> {
-    let len = packet.len as usize;
-    match source {
-        Source::None => Ok(None),
-        Source::Send { slot } => from.host.source(slot, packet.offset, len),
-        Source::Read { resource } => Ok(from
-            .qp
-            .region(resource)
-            .ok_or(WcStatus::RemOpErr)?
-            .region(packet.offset, len)),
-    }
+/// The place where all of a payload lies, if that is but one.
+fn steady_of(from: &Inner, source: Source, packet: &PacketOut) -> Option<Steady> {
+    tx::steady(&from.qp, &from.host, source, packet.offset)
+        .filter(|steady| u64::from(packet.len) <= steady.len)
 }
 
 /// Where the payload of a packet is. `None` if there is no memory to put it in.
@@ -253,7 +240,7 @@ fn payload_of(
     if len == 0 || source == Source::None {
         return Ok(Some(Near::Nothing));
     }
-    if let Some((mr, at)) = region_of(from, source, packet)? {
+    if let Some(Steady { mr, at, .. }) = steady_of(from, source, packet) {
         return Ok(Some(Near::Region(mr, at)));
     }
     let mut buffer = core::mem::take(&mut from.buffer);
@@ -273,26 +260,5 @@ fn payload_of(
             from.buffer = buffer;
             Err(fault)
         }
-    }
-}
-
-impl Host {
-    /// The region and place where a part of a send slot's data lies, if it is but one.
-    fn source(
-        &self,
-        slot: u32,
-        offset: u32,
-        len: usize,
-    ) -> Result<Option<(Arc<Mr>, u64)>, WcStatus> {
-        let Some(list) = self.sq.list(slot) else {
-            return Ok(None);
-        };
-        self.port
-            .regions
-            .source(&self.stats, self.domain, list, offset, len)
-            .map_err(|fault| {
-                self.port.trace_list_fault(self.number, fault);
-                WcStatus::LocProtErr
-            })
     }
 }

@@ -36,6 +36,10 @@ use crate::{
         Segments, //
     },
     host::Host,
+    mr::{
+        Opened,
+        Steady, //
+    },
     port::Port,
     stats::{
         Stat,
@@ -148,6 +152,11 @@ pub(crate) fn send_burst(
     from: u32,
 ) -> Result<Option<Rest>, WcStatus> {
     let stats = &host.stats;
+    // For a single packet it would not pay.
+    let steady = (burst.count > 1)
+        .then(|| steady(qp, host, burst.source, burst.offset))
+        .flatten();
+    let lying = steady.as_ref().and_then(|s| Lying::new(s, burst.offset));
     let mut at = from;
     while at < burst.count {
         let header = way.header(*ip_id);
@@ -159,6 +168,7 @@ pub(crate) fn send_burst(
             qp,
             host,
             burst,
+            lying: lying.as_ref(),
             header,
         };
         match load.send_from(route, at) {
@@ -312,6 +322,46 @@ pub(crate) fn gather(
     }
 }
 
+/// Where what packets carry lies from byte `offset` on, if that is one plain region.
+pub(crate) fn steady(qp: &Qp<Host>, host: &Host, source: Source, offset: u32) -> Option<Steady> {
+    match source {
+        Source::None => None,
+        Source::Send { slot } => host.steady(slot, offset),
+        Source::Read { resource } => qp.region(resource)?.steady(offset),
+    }
+}
+
+/// The memory that the payload of a burst lies in, open to be read.
+struct Lying<'a> {
+    memory: Opened<'a>,
+    /// Where in the region it begins,
+    at: u64,
+    /// and how long that goes on.
+    len: u64,
+    /// What is there in the source.
+    offset: u32,
+}
+
+impl<'a> Lying<'a> {
+    /// `steady` is where byte `offset` of the source is.
+    fn new(steady: &'a Steady, offset: u32) -> Option<Self> {
+        Some(Self {
+            memory: steady.mr.open().ok()?,
+            at: steady.at,
+            len: steady.len,
+            offset,
+        })
+    }
+
+    /// Copies from byte `offset` of the source on. False if that has to be done another way, which
+    /// finds out what is wrong, too.
+    fn read(&self, offset: u32, to: &mut [u8]) -> bool {
+        let skip = u64::from(offset.wrapping_sub(self.offset));
+        let end = skip.saturating_add(to.len() as u64);
+        end <= self.len && self.memory.read(self.at.saturating_add(skip), to).is_ok()
+    }
+}
+
 /// What travels as one, and what it takes to have it made anew.
 pub(crate) enum Cargo {
     /// Messages. The requester stood there before the first.
@@ -395,6 +445,7 @@ impl Convoy {
             qp,
             host,
             burst,
+            lying: None,
             header: self.header,
         };
         let added = self.train.add(len, |out| load.write(&packet, below, out));
@@ -436,6 +487,8 @@ struct Load<'a> {
     qp: &'a Qp<Host>,
     host: &'a Host,
     burst: &'a Burst,
+    /// Where their payload is, if that was looked up for all of them.
+    lying: Option<&'a Lying<'a>>,
     /// That of the first.
     header: TxHeader,
 }
@@ -454,7 +507,10 @@ impl Load<'_> {
             .get_mut(at..)
             .and_then(|r| r.split_at_mut_checked(packet.len as usize))
             .ok_or(FAULT)?;
-        if !payload.is_empty() {
+        let read = self
+            .lying
+            .is_some_and(|lying| lying.read(packet.offset, payload));
+        if !payload.is_empty() && !read {
             gather(
                 self.qp,
                 self.host,
