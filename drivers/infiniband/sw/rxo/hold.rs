@@ -39,6 +39,9 @@ const STREAM: u32 = 16;
 const LONG_STREAM: u32 = 1 << 14;
 /// So many doorbells in a row leave what was posted, but for the last.
 const MOST: u32 = 16;
+/// By so great a part less is needed after they did: what messages gain that are held until then makes
+/// up for a stream that broke off, after which four times as many are needed.
+const RECOVERY: u32 = 8;
 /// A longer message has a burst of its own.
 const SMALL: u32 = 4096;
 /// Who is waited for: the sender for a completion, the receiver by an event.
@@ -141,7 +144,7 @@ impl Hold {
             0 => Fate::WaitsFirst,
             n if n < MOST - 1 => Fate::Waits,
             _ => {
-                let less = needed.saturating_sub(1).max(STREAM);
+                let less = needed.saturating_sub(needed / RECOVERY).max(STREAM);
                 self.needed.store(less, Relaxed);
                 Fate::Leaves
             }
