@@ -1032,6 +1032,51 @@ static int mcast(void)
 	return 0;
 }
 
+/*
+ * To the core attachments with other LIDs are others, of which each is detached;
+ * datagrams come once, as long as there is one.
+ */
+static int mcast_lids(void)
+{
+	union ibv_gid g = group(1);
+	struct ibv_ah_attr at = {
+		.is_global = 1, .port_num = 1,
+		.grh = { .hop_limit = 1, .dgid = g },
+	};
+	struct opts o = small();
+	struct ep from, to;
+	struct ibv_ah *ah;
+	int i, lid;
+
+	if (!host_a.attr.max_mcast_grp)
+		skip("no multicast groups");
+	o.type = IBV_QPT_UD;
+	run_ok(ud_up(&from, &host_a, &o));
+	run_ok(ud_up(&to, &host_b, &o));
+	at.grh.sgid_index = host_a.gidx;
+	ah = ibv_create_ah(host_a.pd, &at);
+	if (!ah)
+		fail("ibv_create_ah: %s", strerror(errno));
+	for (lid = 0; lid < 3; lid++)
+		check_ok(ibv_attach_mcast(to.qp, &g, lid));
+	for (lid = 0; lid < 3; lid++) {
+		check_ok(post_recv(&to, lid, 65536, 4096));
+		run_ok(ud_send(&from, ah, 0xffffff, 100 + lid, 1000));
+		run_ok(got(&to, &from, lid, 1000, 100 + lid));
+		run_ok(expect_no_wc(to.rcq, 20));
+		check_ok(ibv_detach_mcast(to.qp, &g, lid));
+	}
+	check_ok(post_recv(&to, 3, 65536, 4096));
+	run_ok(ud_send(&from, ah, 0xffffff, 103, 1000));
+	run_ok(expect_no_wc(to.rcq, 50));
+	for (i = 0; i < 2; i++)
+		check_errno(ibv_detach_mcast(to.qp, &g, 0), EINVAL);
+	check_ok(ibv_destroy_ah(ah));
+	run_ok(ep_destroy(&from));
+	run_ok(ep_destroy(&to));
+	return 0;
+}
+
 /* ---- all of it at once, in use, until someone else ends it ----------------- */
 
 static int hold(void)
@@ -1059,7 +1104,8 @@ static int hold(void)
 	check_ok(ibv_modify_srq(srq, &at, IBV_SRQ_LIMIT));
 	o.type = IBV_QPT_UD;
 	run_ok(ud_up(&u, &host_b, &o));
-	check_ok(ibv_attach_mcast(u.qp, &g, 0));
+	for (i = 0; i < 3; i++)
+		check_ok(ibv_attach_mcast(u.qp, &g, i));
 	check_ok(ibv_resize_cq(u.rcq, 300));
 	check_ok(rereg(u.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 		       IBV_ACCESS_LOCAL_WRITE));
@@ -1109,6 +1155,7 @@ static const struct testcase cases[] = {
 	{ "mw_datagrams", mw_datagrams },
 	{ "mw_holds_mr", mw_holds_mr },
 	{ "mcast", mcast },
+	{ "mcast_lids", mcast_lids },
 };
 
 int main(int argc, char **argv)

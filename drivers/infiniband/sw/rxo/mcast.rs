@@ -41,15 +41,18 @@ use crate::{
 /// A queue pair that is attached to a group.
 pub(crate) struct Member {
     pub(crate) qp: Arc<QueuePair>,
+    /// How often it was attached. To the core these are several attachments if their LIDs differ,
+    /// which mean nothing on Ethernet, and each is detached.
+    ///
     /// To detach it must not fail: where there is no memory for a list without it, it is left in
-    /// the old one, marked.
-    gone: Atomic<bool>,
+    /// the old one, with none.
+    times: Atomic<u32>,
 }
 
 impl Member {
     /// Tells whether it is still attached.
     pub(crate) fn is_attached(&self) -> bool {
-        !self.gone.load(Relaxed)
+        self.times.load(Relaxed) != 0
     }
 
     fn is(&self, qp: &Arc<QueuePair>) -> bool {
@@ -105,7 +108,8 @@ impl Groups {
             .map(|g| g.members.clone())
     }
 
-    /// Attaches a queue pair; does nothing if it is attached.
+    /// Attaches a queue pair. It gets each datagram once, however often it is attached, until it was
+    /// detached as often.
     ///
     /// # Errors
     ///
@@ -117,7 +121,10 @@ impl Groups {
         let _change = self.change.lock();
         let old = self.members(ifindex, address);
         let mut members = attached(old.as_ref().map_or(&[], |m| m.as_slice()), 1)?;
-        if members.iter().any(|m| m.is(qp)) {
+        if let Some(member) = members.iter().find(|m| m.is(qp)) {
+            // Nobody else changes it meanwhile.
+            let times = member.times.load(Relaxed).checked_add(1).ok_or(ENOMEM)?;
+            member.times.store(times, Relaxed);
             return Ok(());
         }
         let (groups, attachments) = self.sizes(port);
@@ -129,7 +136,7 @@ impl Groups {
         }
         let member = Member {
             qp: qp.clone(),
-            gone: Atomic::new(false),
+            times: Atomic::new(1),
         };
         members.push(Arc::new(member, GFP_KERNEL)?, GFP_KERNEL)?;
         let members = Arc::new(members, GFP_KERNEL)?;
@@ -160,7 +167,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Detaches a queue pair.
+    /// Detaches a queue pair, once.
     ///
     /// # Errors
     ///
@@ -175,7 +182,11 @@ impl Groups {
         let _change = self.change.lock();
         let old = self.members(ifindex, address).ok_or(EINVAL)?;
         let member = old.iter().find(|m| m.is(qp)).ok_or(EINVAL)?;
-        member.gone.store(true, Relaxed);
+        let times = member.times.load(Relaxed).saturating_sub(1);
+        member.times.store(times, Relaxed);
+        if times > 0 {
+            return Ok(());
+        }
         if old.iter().any(|m| m.is_attached()) {
             let rest = attached(&old, 0).and_then(|m| Ok(Arc::new(m, GFP_KERNEL)?));
             if let Ok(members) = rest {
