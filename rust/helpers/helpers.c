@@ -3,4 +3,5 @@
 
 #include "softirq.c"
 #include "net.c"
+#include "udp_tap.c"
 #include "rdma.c"

@@ -443,13 +443,14 @@ impl RemoteRange {
 
     /// Holds on to the memory of the range, to copy to it.
     pub(crate) fn open(&self) -> Result<OpenedRange<'_>, KeyFault> {
-        let memory = match &self.target {
-            Target::Region(mr) => Some(mr.open().map_err(Refusal::remote)?),
-            Target::Window(_) | Target::Fast(_) => None,
+        let target = match &self.target {
+            Target::Region(mr) => OpenedTarget::Region(mr.open().map_err(Refusal::remote)?),
+            Target::Window(window) => OpenedTarget::Window(window),
+            Target::Fast(mr) => OpenedTarget::Fast(mr),
         };
         Ok(OpenedRange {
             range: self,
-            memory,
+            target,
         })
     }
 
@@ -482,19 +483,25 @@ impl RemoteRange {
 /// A range that is open to be written to.
 pub(crate) struct OpenedRange<'a> {
     range: &'a RemoteRange,
-    /// That of a plain region.
-    memory: Option<Opened<'a>>,
+    target: OpenedTarget<'a>,
+}
+
+/// Where its data go. The keys of windows and of fast registration may end at any time, so each
+/// access looks at them.
+enum OpenedTarget<'a> {
+    Region(Opened<'a>),
+    Window(&'a BoundWindow),
+    Fast(&'a Registration),
 }
 
 impl OpenedRange<'_> {
     /// Copies to the range.
     pub(crate) fn write(&self, offset: u32, data: Bytes<'_>) -> Result<(), KeyFault> {
         let at = self.range.within(offset, data.len())?;
-        match (&self.memory, &self.range.target) {
-            (Some(memory), _) => memory.write(at, data),
-            (None, Target::Region(mr)) => mr.write(at, data),
-            (None, Target::Window(window)) => window.with(|mr| mr.write(at, data)),
-            (None, Target::Fast(mr)) => mr.write(at, data),
+        match &self.target {
+            OpenedTarget::Region(memory) => memory.write(at, data),
+            OpenedTarget::Window(window) => window.with(|mr| mr.write(at, data)),
+            OpenedTarget::Fast(mr) => mr.write(at, data),
         }
         .map_err(Refusal::remote)
     }
