@@ -1028,9 +1028,9 @@ static uint64_t lateness(void)
 }
 
 /*
- * No receive at the peer, ever: each retry waits for what its NAK says, as long
- * as timers of this machine take for that, and each transmission takes a round
- * trip besides.
+ * No receive at the peer, ever: each retry waits for what its NAK says, with a
+ * timer that is twice as late as a sleep at best may be, and each transmission
+ * takes a round trip besides.
  */
 static int rnr_time(void)
 {
@@ -1072,7 +1072,7 @@ static int rnr_time(void)
 			 v[i].timer, v[i].retry);
 		r = in_time(what, start,
 			    v[i].us * v[i].retry,
-			    trip * (v[i].retry + 1) + late * v[i].retry, try);
+			    trip * (v[i].retry + 1) + 2 * late * v[i].retry, try);
 		run_ok(pair_down(&p));
 		if (r > 0)
 			return r;
