@@ -962,15 +962,26 @@ static int got(struct ep *e, struct ep *from, uint64_t id, uint32_t len,
 	return 0;
 }
 
+/* For datagrams from hosta to the first group. */
+static int group_ah(struct ibv_ah **ah)
+{
+	struct ibv_ah_attr at = {
+		.is_global = 1, .port_num = 1,
+		.grh = { .hop_limit = 1, .dgid = group(1) },
+	};
+
+	at.grh.sgid_index = host_a.gidx;
+	*ah = ibv_create_ah(host_a.pd, &at);
+	if (!*ah)
+		fail("ibv_create_ah: %s", strerror(errno));
+	return 0;
+}
+
 /* To all that are attached, here and there, and to no other. */
 static int mcast(void)
 {
 	enum { B1, B2, B3, A2, A1, N };
 	union ibv_gid g1 = group(1), g2 = group(2);
-	struct ibv_ah_attr at = {
-		.is_global = 1, .port_num = 1,
-		.grh = { .hop_limit = 1, .dgid = g1 },
-	};
 	struct opts o = small();
 	struct ep e[N];
 	struct ibv_ah *ah;
@@ -982,10 +993,7 @@ static int mcast(void)
 	o.type = IBV_QPT_UD;
 	for (i = 0; i < N; i++)
 		run_ok(ud_up(&e[i], i < A2 ? &host_b : &host_a, &o));
-	at.grh.sgid_index = host_a.gidx;
-	ah = ibv_create_ah(host_a.pd, &at);
-	if (!ah)
-		fail("ibv_create_ah: %s", strerror(errno));
+	run_ok(group_ah(&ah));
 	check_ok(ibv_attach_mcast(e[B1].qp, &g1, 0));
 	check_ok(ibv_attach_mcast(e[B1].qp, &g1, 0));
 	check_ok(ibv_attach_mcast(e[B2].qp, &g1, 0));
@@ -1039,10 +1047,6 @@ static int mcast(void)
 static int mcast_lids(void)
 {
 	union ibv_gid g = group(1);
-	struct ibv_ah_attr at = {
-		.is_global = 1, .port_num = 1,
-		.grh = { .hop_limit = 1, .dgid = g },
-	};
 	struct opts o = small();
 	struct ep from, to;
 	struct ibv_ah *ah;
@@ -1053,10 +1057,7 @@ static int mcast_lids(void)
 	o.type = IBV_QPT_UD;
 	run_ok(ud_up(&from, &host_a, &o));
 	run_ok(ud_up(&to, &host_b, &o));
-	at.grh.sgid_index = host_a.gidx;
-	ah = ibv_create_ah(host_a.pd, &at);
-	if (!ah)
-		fail("ibv_create_ah: %s", strerror(errno));
+	run_ok(group_ah(&ah));
 	for (lid = 0; lid < 3; lid++)
 		check_ok(ibv_attach_mcast(to.qp, &g, lid));
 	for (lid = 0; lid < 3; lid++) {
