@@ -5,6 +5,8 @@
 #include <linux/if_arp.h>
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
+#include <linux/jhash.h>
+#include <linux/once.h>
 #include <linux/ipv6.h>
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -286,6 +288,45 @@ void *rust_helper_sk_user_data(struct sock *sk)
 	return rcu_dereference_sk_user_data(sk);
 }
 
+/* ---- trains --------------------------------------------------------------- */
+
+/*
+ * What a train has for its flow hash, which stays with it for as long as it is
+ * in the memory of this machine and nobody changes where it goes. Who else sends
+ * can't know it; should it be guessed, that is as good as to compute an ICRC.
+ */
+static u32 train_mark(const struct sk_buff *skb)
+{
+	static u32 key __read_mostly;
+	u32 ports = get_unaligned((u32 *)udp_hdr(skb));
+	const void *ip = skb_network_header(skb);
+
+	get_random_once(&key, sizeof(key));
+	if (skb->protocol == htons(ETH_P_IPV6)) {
+		const struct ipv6hdr *ip6 = ip;
+		u32 hash = __ipv6_addr_jhash(&ip6->saddr, key);
+
+		return jhash_2words(__ipv6_addr_jhash(&ip6->daddr, hash), ports,
+				    key);
+	} else {
+		const struct iphdr *ip4 = ip;
+
+		return jhash_3words((__force u32)ip4->saddr,
+				    (__force u32)ip4->daddr, ports, key);
+	}
+}
+
+/*
+ * Whether a packet is a train of rust_helper_tx_skb_make_train() that has not been
+ * out of memory since: no device has made packets of it, and nothing has damaged
+ * it, as who does that on purpose completes the checksum before.
+ */
+static bool train_is_local(const struct sk_buff *skb)
+{
+	return skb_is_gso(skb) && skb->ip_summed == CHECKSUM_PARTIAL &&
+	       skb->sw_hash && skb->l4_hash && skb->hash == train_mark(skb);
+}
+
 /* ---- receiving ---------------------------------------------------------- */
 
 void rust_helper_rx_skb_view(const struct sk_buff *skb, struct rx_view *view)
@@ -312,6 +353,7 @@ void rust_helper_rx_skb_take(struct sk_buff *skb, struct rx_taken *taken)
 	taken->eth = skb->dev->type == ARPHRD_ETHER &&
 		     skb_mac_header_was_set(skb) &&
 		     skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
+	taken->local = train_is_local(skb);
 	/* What UDP made of a GSO packet is still on a list. */
 	skb_mark_not_on_list(skb);
 	skb_orphan(skb);
@@ -691,6 +733,7 @@ void rust_helper_tx_skb_make_train(struct sk_buff *skb, unsigned int size,
 	else
 		udp->check = ~udp_v4_check(len, ip_hdr(skb)->saddr,
 					   ip_hdr(skb)->daddr, 0);
+	__skb_set_sw_hash(skb, train_mark(skb), true);
 }
 
 /* Consumes the packet. */

@@ -42,6 +42,7 @@ struct rx_piece {
  * @len: the length of its payload
  * @segment: the size of the packets of a train; 0 if it is a single one
  * @eth: whether there is a complete Ethernet header
+ * @local: it is a train that was made here and that nobody has taken apart
  */
 struct rx_taken {
 	struct rx_view view;
@@ -49,6 +50,7 @@ struct rx_taken {
 	u32 len;
 	u32 segment;
 	bool eth;
+	bool local;
 };
 
 #endif

@@ -53,6 +53,7 @@ use crate::{
 /// - If `eth`, then its MAC header is a complete Ethernet header in the linear part.
 /// - `view` tells where its parts are, and that its data are settled if others do not write to them
 ///   any more.
+/// - If `local`, it is a train that [`TxTrain`](crate::TxTrain) made on this machine, in the same memory.
 /// - `piece` is a part of its data that lies in one piece of memory, and its place in the data.
 pub struct RxBuf {
     skb: NonNull<bindings::sk_buff>,
@@ -64,6 +65,7 @@ pub struct RxBuf {
     ifindex: u32,
     family: Family,
     eth: bool,
+    local: bool,
 }
 
 // SAFETY: Socket buffers belong to no thread.
@@ -104,6 +106,15 @@ impl RxBuf {
             // CAST: `usize` is at least 32 bits wide.
             self.len.div_ceil(self.segment.max(1)) as usize
         }
+    }
+
+    /// Tells whether it is a train that was made on this machine and has been in its memory ever since:
+    /// what protects packets on their way has nothing to protect it from.
+    ///
+    /// Context: any.
+    #[inline]
+    pub fn is_local_train(&self) -> bool {
+        self.local
     }
 
     /// Returns where in the payload that of a packet of the train begins, and its length, which is
@@ -419,6 +430,7 @@ impl RxBuf {
             ifindex: self.ifindex,
             family: self.family,
             eth: self.eth,
+            local: self.local,
         })
     }
 
@@ -558,6 +570,7 @@ impl RxSkb<'_> {
             len,
             segment,
             eth,
+            local,
         } = unsafe {
             bindings::rx_skb_take(skb, taken.as_mut_ptr());
             taken.assume_init()
@@ -581,6 +594,7 @@ impl RxSkb<'_> {
                 ifindex: dev.ifindex(),
                 family: if version == 4 { Family::V4 } else { Family::V6 },
                 eth,
+                local,
             },
             dev,
             _not_send: NotThreadSafe,

@@ -69,6 +69,10 @@ module! {
             default: 1,
             description: "Whether small messages of a stream that nobody waits for wait for others (1) or not (0)",
         },
+        check_local: u8 {
+            default: 0,
+            description: "Whether the invariant CRC of packets that never left this machine is checked (1) or not (0)",
+        },
     },
 }
 

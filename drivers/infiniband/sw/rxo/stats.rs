@@ -34,6 +34,8 @@ pub(crate) enum Stat {
     RxBytes,
     /// Times that packets of one size came as one.
     RxTrains,
+    /// Packets that never left this machine, whose invariant CRC was not computed once more.
+    RxIcrcSkipped,
     /// Packets with a wrong invariant CRC.
     RxIcrcErrors,
     /// Packets that are not RoCEv2.
@@ -102,6 +104,7 @@ pub(crate) const NAMES: [&str; COUNT] = {
         "rx_packets",
         "rx_bytes",
         "rx_trains",
+        "rx_icrc_skipped",
         "rx_icrc_errors",
         "rx_malformed",
         "rx_multicast",
