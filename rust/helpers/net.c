@@ -695,17 +695,24 @@ void rust_helper_tx_skb_commit(struct sk_buff *skb, unsigned int n)
  * room for them and that the length of the packet fits in 16 bits.
  */
 void rust_helper_tx_skb_finish(struct sk_buff *skb, struct dst_entry *dst,
-			       const u8 *headers, unsigned int ip_len, bool v6)
+			       const u8 *headers, bool v6)
 {
-	skb_push(skb, ip_len + sizeof(struct udphdr));
-	memcpy(skb->data, headers, ip_len + sizeof(struct udphdr));
-	skb_reset_network_header(skb);
-	skb_set_transport_header(skb, ip_len);
-	if (v6)
+	const unsigned int len4 = sizeof(struct iphdr) + sizeof(struct udphdr);
+	const unsigned int len6 = sizeof(struct ipv6hdr) + sizeof(struct udphdr);
+
+	/* In either case the compiler knows how long the copy is. */
+	if (v6) {
+		memcpy(skb_push(skb, len6), headers, len6);
+		skb_set_transport_header(skb, sizeof(struct ipv6hdr));
 		memset(IP6CB(skb), 0, sizeof(*IP6CB(skb)));
-	else
+		skb->protocol = htons(ETH_P_IPV6);
+	} else {
+		memcpy(skb_push(skb, len4), headers, len4);
+		skb_set_transport_header(skb, sizeof(struct iphdr));
 		memset(IPCB(skb), 0, sizeof(*IPCB(skb)));
-	skb->protocol = v6 ? htons(ETH_P_IPV6) : htons(ETH_P_IP);
+		skb->protocol = htons(ETH_P_IP);
+	}
+	skb_reset_network_header(skb);
 	skb_dst_set(skb, dst_clone(dst));
 }
 

@@ -34,12 +34,19 @@ void rust_helper_task_go(void)
 }
 
 /*
- * Bottom halves can't run on this CPU while its interrupts are off, and must
- * not be enabled then. Returns whether bottom halves were disabled.
+ * Bottom halves can't run on this CPU where one runs already, or they are
+ * disabled, and neither while its interrupts are off; they must not be enabled
+ * then.
  */
+static bool bh_is_away(void)
+{
+	return softirq_count() || unlikely(irqs_disabled());
+}
+
+/* Returns whether bottom halves were disabled. */
 bool rust_helper_bh_spin_lock(spinlock_t *lock)
 {
-	if (unlikely(irqs_disabled())) {
+	if (bh_is_away()) {
 		spin_lock(lock);
 		return false;
 	}
@@ -56,14 +63,18 @@ void rust_helper_spin_lock_second(spinlock_t *lock)
 /* 0: not acquired, 1: acquired, 2: acquired and bottom halves disabled. */
 int rust_helper_bh_spin_trylock(spinlock_t *lock)
 {
-	if (unlikely(irqs_disabled()))
+	if (bh_is_away())
 		return spin_trylock(lock) ? 1 : 0;
 	return spin_trylock_bh(lock) ? 2 : 0;
 }
 
 void rust_helper_bh_spin_unlock(spinlock_t *lock, bool bh)
 {
-	if (likely(bh && !irqs_disabled())) {
+	if (!bh) {
+		spin_unlock(lock);
+		return;
+	}
+	if (likely(!irqs_disabled())) {
 		spin_unlock_bh(lock);
 		return;
 	}
@@ -72,11 +83,10 @@ void rust_helper_bh_spin_unlock(spinlock_t *lock, bool bh)
 	 * Interrupts were disabled since: pending softirqs have to wait until
 	 * an interrupt ends.
 	 */
-	if (bh)
 #ifdef CONFIG_PREEMPT_RT
-		local_bh_enable();
+	local_bh_enable();
 #else
-		_local_bh_enable();
+	_local_bh_enable();
 #endif
 }
 

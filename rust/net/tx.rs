@@ -95,8 +95,6 @@ impl Skb {
         if self.len() > MAX_PACKET - self.family.headers_len() {
             return Err(EMSGSIZE);
         }
-        // CAST: It is less than 50.
-        //
         // SAFETY: By the type invariants there is room for the headers, which are as long as is
         // said, and the destination entry is one of the family.
         unsafe {
@@ -104,7 +102,6 @@ impl Skb {
                 self.as_raw(),
                 route.as_raw(),
                 headers.bytes().as_ptr(),
-                self.family.ip_header_len() as u32,
                 self.family == Family::V6,
             )
         };

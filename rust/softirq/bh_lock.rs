@@ -37,16 +37,16 @@ macro_rules! new_bh_spinlock {
 ///
 /// While it is held no softirq runs on the CPU of the holder. That is had in one of two ways:
 ///
-/// - interrupts are enabled when the lock is taken: bottom halves are disabled along with it, as
+/// - a softirq could run when the lock is taken: bottom halves are disabled along with it, as
 ///   `spin_lock_bh` does;
-/// - interrupts are already disabled: no softirq can run anyway, so the lock is taken plainly.
-///   Bottom halves are left alone, for they can't be enabled again while interrupts are disabled.
-///   This is the case in callbacks of subsystems that may be called from code that holds a lock
-///   taken with `spin_lock_irqsave`.
+/// - none can run anyway, so the lock is taken plainly. That is so in a softirq, with another such
+///   lock held, and with interrupts disabled. Then bottom halves must be left alone, for they can't be
+///   enabled again while interrupts are disabled: this is the case in callbacks of subsystems that
+///   may be called from code that holds a lock taken with `spin_lock_irqsave`.
 ///
-/// Guards and interrupt state must nest: whoever takes the lock with interrupts disabled must
-/// release it before enabling them. Otherwise a softirq may deadlock on the lock (lockdep
-/// complains). The other way round, the lock taken with interrupts enabled and released with
+/// Guards must nest, with each other and with the state of bottom halves and interrupts: whoever
+/// takes the lock while no softirq can run must release it before any can. Otherwise a softirq may
+/// deadlock on the lock (lockdep complains). The other way round, the lock taken with interrupts enabled and released with
 /// interrupts disabled, is no problem except that pending softirqs are delayed.
 ///
 /// Context: any. Not in hard interrupts, whatever the state of the interrupts in the other users.
@@ -116,8 +116,11 @@ unsafe impl Backend for BhSpinLockBackend {
 
     #[inline]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: The safety requirements ensure that `ptr` points to an initialised lock.
-        unsafe { bindings::spin_assert_is_held(ptr) }
+        // Else nobody knows, and it is asked each time that the lock is taken.
+        if cfg!(CONFIG_LOCKDEP) {
+            // SAFETY: The safety requirements ensure that `ptr` points to an initialised lock.
+            unsafe { bindings::spin_assert_is_held(ptr) }
+        }
     }
 }
 

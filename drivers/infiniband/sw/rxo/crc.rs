@@ -104,11 +104,12 @@ impl Segments {
         if len == self.size {
             return Some(self.below.of_segment(index));
         }
-        below(&self.first.of_segment(index, len))
+        let headers = self.first.of_segment(index, len);
+        below(headers.ip(), headers.udp())
     }
 }
 
-/// The CRC of what is below the base transport header of a packet.
-pub(crate) fn below(headers: &Headers) -> Option<u32> {
-    Some(Below::new(headers.ip(), headers.udp())?.of_segment(0))
+/// The CRC of what is below the base transport header of a packet: its IP and UDP headers.
+pub(crate) fn below(ip: &[u8], udp: &[u8]) -> Option<u32> {
+    Some(Below::new(ip, udp)?.of_segment(0))
 }

@@ -263,7 +263,8 @@ fn make_packet(
     };
     let out = skb.put_for_overwrite(total).ok_or(FAULT)?;
     let headers = header.emit(total).ok_or(FAULT)?;
-    write(crc::below(&headers).ok_or(FAULT)?, out)?;
+    let below = crc::below(headers.ip(), headers.udp());
+    write(below.ok_or(FAULT)?, out)?;
     Ok(skb.finish(route, &headers))
 }
 
@@ -519,7 +520,9 @@ impl Load<'_> {
                 payload,
             )?;
         }
-        pad.fill(0);
+        if !pad.is_empty() {
+            pad.fill(0);
+        }
         seal(below, out)?;
         self.host.trace_tx(&packet.headers, packet.len);
         Ok(())
