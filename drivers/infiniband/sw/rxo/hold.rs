@@ -38,7 +38,7 @@ const STREAM: u32 = 16;
 /// and so many after streams often broke off.
 const LONG_STREAM: u32 = 1 << 14;
 /// So many doorbells in a row leave what was posted, but for the last.
-const MOST: u32 = 16;
+const MOST: u32 = 32;
 /// By so great a part less is needed after they did: what messages gain that are held until then makes
 /// up for a stream that broke off, after which four times as many are needed.
 const RECOVERY: u32 = 8;
