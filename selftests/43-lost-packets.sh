@@ -148,4 +148,5 @@ t "IPv6: READ, middle response lost" lost_one one_read "a $(op 0x0e) $second" a.
 t "IPv6: atomic, answer lost: replayed, not repeated" lost_one one_fadd "a $(op 0x12) $once" \
 	a.timeouts=1 b.rx_replays=1 b.rx_requests=1
 }
+trains
 finish

@@ -81,6 +81,22 @@ damaged()
 	netem_off && return $r
 }
 
+# Queues that tell flows apart by it must not let what is single overtake a train.
+one_flow()
+{
+	local trace=/sys/kernel/tracing/instances/flow status=0 trains singles
+	[ -e /sys/kernel/tracing/events/net/netif_rx_entry ] || { skip "the kernel doesn't tell of hashes"; return; }
+	mkdir $trace || return 1
+	echo 1 >$trace/events/net/netif_rx_entry/enable && messages || status=1
+	echo 0 >$trace/events/net/netif_rx_entry/enable
+	# Only what has a hash that covers ports.
+	trains=$(grep 'l4_hash=1 .*gso_size=[1-9]' $trace/trace | grep -o ' hash=0x[0-9a-f]*' | sort -u)
+	singles=$(grep 'l4_hash=1 .*gso_size=0 ' $trace/trace | grep -o ' hash=0x[0-9a-f]*' | sort -u)
+	rmdir $trace
+	echo "# $(wc -w <<<"$trains") flows have trains, $(wc -w <<<"$singles") single packets"
+	[ -n "$trains" ] && [ -z "$(comm -23 <(echo "$trains") <(echo "$singles"))" ] && return $status
+}
+
 # reload [PARAMETER=VALUE]
 reload()
 {
@@ -94,6 +110,7 @@ t "IPv4: trains of other senders are" are 0 40 train 40 4
 t "IPv6: trains of other senders are" are 0 40 train 40 6
 t "trains that were rewritten are" rewritten
 t "packets of trains that were taken apart are" damaged
+t "trains and single packets are one flow" one_flow
 t "check_local=1" reload check_local=1
 t "then all are" are 0 0 messages
 t "check_local=0" reload

@@ -2,13 +2,13 @@
 /* What the net crate needs of static inlines and macros. */
 
 #include <linux/crc32.h>
+#include <linux/hash.h>
 #include <linux/if_arp.h>
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
-#include <linux/jhash.h>
-#include <linux/once.h>
 #include <linux/ipv6.h>
 #include <linux/module.h>
+#include <linux/once.h>
 #include <linux/slab.h>
 #include <linux/netdevice.h>
 #include <linux/rcupdate.h>
@@ -184,6 +184,46 @@ struct net_device *rust_helper_netdev_notifier_dev(void *info)
 	return netdev_notifier_info_to_dev(info);
 }
 
+/* ---- flows ---------------------------------------------------------------- */
+
+static u64 flow_key __read_mostly;
+
+/*
+ * The flow hash of a packet that is sent, which stays with it for as long as it is
+ * in the memory of this machine. All packets between two ports have the same, so
+ * that no queue lets one overtake another. Who else sends can't know it; should it
+ * be guessed, that is as good as to compute an ICRC.
+ */
+static u32 flow_hash(const struct sk_buff *skb)
+{
+	u64 sum = flow_key + get_unaligned((u32 *)udp_hdr(skb));
+
+	if (skb->protocol == htons(ETH_P_IPV6)) {
+		const u8 *addrs = (const u8 *)&ipv6_hdr(skb)->saddr;
+		unsigned int i;
+
+		for (i = 0; i < 2 * sizeof(struct in6_addr); i += sizeof(u64))
+			sum = sum * GOLDEN_RATIO_64 +
+			      get_unaligned((u64 *)(addrs + i));
+	} else {
+		const u8 *addrs = (const u8 *)&ip_hdr(skb)->saddr;
+
+		sum = sum * GOLDEN_RATIO_64 + get_unaligned((u64 *)addrs);
+	}
+	return hash_64(sum, 32);
+}
+
+/*
+ * Whether a packet is a train of rust_helper_tx_skb_make_train() that has not been
+ * out of memory since: no device has made packets of it, and nothing has damaged
+ * it, as who does that on purpose completes the checksum before.
+ */
+static bool train_is_local(const struct sk_buff *skb)
+{
+	return skb_is_gso(skb) && skb->ip_summed == CHECKSUM_PARTIAL &&
+	       skb->sw_hash && skb->l4_hash && skb->hash == flow_hash(skb);
+}
+
 /* ---- UDP sockets -------------------------------------------------------- */
 
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
@@ -241,6 +281,8 @@ int rust_helper_udp_encap_open(struct net *net, bool v6, u16 port,
 
 	if (v6 && !ipv6_mod_enabled())
 		return -EAFNOSUPPORT;
+	/* Nothing is sent before that. */
+	get_random_once(&flow_key, sizeof(flow_key));
 	err = udp_sock_create(net, &cfg, &sock);
 	if (err < 0)
 		return err;
@@ -286,45 +328,6 @@ int rust_helper_udp_mc_member(struct sock *sk, bool join, int ifindex,
 void *rust_helper_sk_user_data(struct sock *sk)
 {
 	return rcu_dereference_sk_user_data(sk);
-}
-
-/* ---- trains --------------------------------------------------------------- */
-
-/*
- * What a train has for its flow hash, which stays with it for as long as it is
- * in the memory of this machine and nobody changes where it goes. Who else sends
- * can't know it; should it be guessed, that is as good as to compute an ICRC.
- */
-static u32 train_mark(const struct sk_buff *skb)
-{
-	static u32 key __read_mostly;
-	u32 ports = get_unaligned((u32 *)udp_hdr(skb));
-	const void *ip = skb_network_header(skb);
-
-	get_random_once(&key, sizeof(key));
-	if (skb->protocol == htons(ETH_P_IPV6)) {
-		const struct ipv6hdr *ip6 = ip;
-		u32 hash = __ipv6_addr_jhash(&ip6->saddr, key);
-
-		return jhash_2words(__ipv6_addr_jhash(&ip6->daddr, hash), ports,
-				    key);
-	} else {
-		const struct iphdr *ip4 = ip;
-
-		return jhash_3words((__force u32)ip4->saddr,
-				    (__force u32)ip4->daddr, ports, key);
-	}
-}
-
-/*
- * Whether a packet is a train of rust_helper_tx_skb_make_train() that has not been
- * out of memory since: no device has made packets of it, and nothing has damaged
- * it, as who does that on purpose completes the checksum before.
- */
-static bool train_is_local(const struct sk_buff *skb)
-{
-	return skb_is_gso(skb) && skb->ip_summed == CHECKSUM_PARTIAL &&
-	       skb->sw_hash && skb->l4_hash && skb->hash == train_mark(skb);
 }
 
 /* ---- receiving ---------------------------------------------------------- */
@@ -713,6 +716,7 @@ void rust_helper_tx_skb_finish(struct sk_buff *skb, struct dst_entry *dst,
 		skb->protocol = htons(ETH_P_IP);
 	}
 	skb_reset_network_header(skb);
+	__skb_set_sw_hash(skb, flow_hash(skb), true);
 	skb_dst_set(skb, dst_clone(dst));
 }
 
@@ -740,7 +744,6 @@ void rust_helper_tx_skb_make_train(struct sk_buff *skb, unsigned int size,
 	else
 		udp->check = ~udp_v4_check(len, ip_hdr(skb)->saddr,
 					   ip_hdr(skb)->daddr, 0);
-	__skb_set_sw_hash(skb, train_mark(skb), true);
 }
 
 /* Consumes the packet. */
