@@ -214,14 +214,14 @@ static u32 flow_hash(const struct sk_buff *skb)
 }
 
 /*
- * Whether a packet is a train of rust_helper_tx_skb_make_train() that has not been
- * out of memory since: no device has made packets of it, and nothing has damaged
+ * Whether a packet was sent with rust_helper_tx_skb_defer_checksum() and has not been
+ * out of memory since: no device has needed its checksum, and nothing has damaged
  * it, as who does that on purpose completes the checksum before.
  */
-static bool train_is_local(const struct sk_buff *skb)
+static bool packet_is_local(const struct sk_buff *skb)
 {
-	return skb_is_gso(skb) && skb->ip_summed == CHECKSUM_PARTIAL &&
-	       skb->sw_hash && skb->l4_hash && skb->hash == flow_hash(skb);
+	return skb->ip_summed == CHECKSUM_PARTIAL && skb->sw_hash &&
+	       skb->l4_hash && skb->hash == flow_hash(skb);
 }
 
 /* ---- UDP sockets -------------------------------------------------------- */
@@ -356,7 +356,7 @@ void rust_helper_rx_skb_take(struct sk_buff *skb, struct rx_taken *taken)
 	taken->eth = skb->dev->type == ARPHRD_ETHER &&
 		     skb_mac_header_was_set(skb) &&
 		     skb_network_header(skb) - skb_mac_header(skb) >= ETH_HLEN;
-	taken->local = train_is_local(skb);
+	taken->local = packet_is_local(skb);
 	/* What UDP made of a GSO packet is still on a list. */
 	skb_mark_not_on_list(skb);
 	skb_orphan(skb);
@@ -720,21 +720,12 @@ void rust_helper_tx_skb_finish(struct sk_buff *skb, struct dst_entry *dst,
 	skb_dst_set(skb, dst_clone(dst));
 }
 
-/*
- * Lets the payload of a finished packet be @count packets of @size bytes, the
- * last of them perhaps of fewer. Segmentation offload wants the checksum to be
- * an offload as well.
- */
-void rust_helper_tx_skb_make_train(struct sk_buff *skb, unsigned int size,
-				   unsigned int count, bool v6)
+/* Lets a finished packet have a checksum that is computed when it leaves memory. */
+void rust_helper_tx_skb_defer_checksum(struct sk_buff *skb, bool v6)
 {
-	struct skb_shared_info *shinfo = skb_shinfo(skb);
 	unsigned int len = skb->len - skb_transport_offset(skb);
 	struct udphdr *udp = udp_hdr(skb);
 
-	shinfo->gso_size = size;
-	shinfo->gso_segs = count;
-	shinfo->gso_type = SKB_GSO_UDP_L4;
 	skb->ip_summed = CHECKSUM_PARTIAL;
 	skb->csum_start = skb_transport_header(skb) - skb->head;
 	skb->csum_offset = offsetof(struct udphdr, check);
@@ -744,6 +735,22 @@ void rust_helper_tx_skb_make_train(struct sk_buff *skb, unsigned int size,
 	else
 		udp->check = ~udp_v4_check(len, ip_hdr(skb)->saddr,
 					   ip_hdr(skb)->daddr, 0);
+}
+
+/*
+ * Lets the payload of a finished packet be @count packets of @size bytes, the
+ * last of them perhaps of fewer. Segmentation offload wants the checksum to be
+ * an offload as well.
+ */
+void rust_helper_tx_skb_make_train(struct sk_buff *skb, unsigned int size,
+				   unsigned int count, bool v6)
+{
+	struct skb_shared_info *shinfo = skb_shinfo(skb);
+
+	shinfo->gso_size = size;
+	shinfo->gso_segs = count;
+	shinfo->gso_type = SKB_GSO_UDP_L4;
+	rust_helper_tx_skb_defer_checksum(skb, v6);
 }
 
 /* Consumes the packet. */

@@ -42,7 +42,7 @@ struct rx_piece {
  * @len: the length of its payload
  * @segment: the size of the packets of a train; 0 if it is a single one
  * @eth: whether there is a complete Ethernet header
- * @local: it is a train that was made here and that nobody has taken apart
+ * @local: it was sent from here, with a checksum that nobody has needed yet
  */
 struct rx_taken {
 	struct rx_view view;

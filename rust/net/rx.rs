@@ -53,7 +53,6 @@ use crate::{
 /// - If `eth`, then its MAC header is a complete Ethernet header in the linear part.
 /// - `view` tells where its parts are, and that its data are settled if others do not write to them
 ///   any more.
-/// - If `local`, it is a train that [`TxTrain`](crate::TxTrain) made on this machine, in the same memory.
 /// - `piece` is a part of its data that lies in one piece of memory, and its place in the data.
 pub struct RxBuf {
     skb: NonNull<bindings::sk_buff>,
@@ -108,12 +107,13 @@ impl RxBuf {
         }
     }
 
-    /// Tells whether it is a train that was made on this machine and has been in its memory ever since:
-    /// what protects packets on their way has nothing to protect it from.
+    /// Tells whether it was made on this machine, as a train or [with a
+    /// checksum](crate::TxPacket::with_checksum), and has been in its memory ever since: what protects
+    /// packets on their way has nothing to protect it from.
     ///
     /// Context: any.
     #[inline]
-    pub fn is_local_train(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.local
     }
 

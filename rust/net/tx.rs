@@ -348,6 +348,16 @@ pub struct TxPacket {
 }
 
 impl TxPacket {
+    /// Gives it a UDP checksum, which is computed by the device that it leaves by, or by nobody if it
+    /// stays on the machine. The packets of a [`TxTrain`] have one anyway.
+    pub fn with_checksum(self) -> Self {
+        // SAFETY: By the type invariants it has IP and UDP headers of the family.
+        unsafe {
+            bindings::tx_skb_defer_checksum(self.skb.as_raw(), self.skb.family == Family::V6)
+        };
+        self
+    }
+
     /// Sends it.
     ///
     /// It goes the way of packets that the host sends: through firewalls and queueing disciplines,

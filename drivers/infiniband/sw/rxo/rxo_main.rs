@@ -71,7 +71,7 @@ module! {
         },
         check_local: u8 {
             default: 0,
-            description: "Whether the invariant CRC of packets that never left this machine is checked (1) or not (0)",
+            description: "Whether the invariant CRC of long packets that never left this machine is checked (1) or not (0)",
         },
     },
 }

@@ -249,6 +249,10 @@ impl Ready {
 /// What a packet that can't be put together fails with, which is no fault of anyone's memory.
 const FAULT: WcStatus = WcStatus::LocQpOpErr;
 
+/// Where trains are possible, so many bytes of UDP payload get a checksum as well, which costs nothing
+/// there: should they stay on this machine, then that shows.
+const CHECKSUM_LEN: usize = 512;
+
 /// Makes a packet of `total` bytes of UDP payload, which `write` fills: it gets the CRC of the headers
 /// before them. What it returns as a packet may be an error: then there was no memory for it.
 fn make_packet(
@@ -265,7 +269,14 @@ fn make_packet(
     let headers = header.emit(total).ok_or(FAULT)?;
     let below = crc::below(headers.ip(), headers.udp());
     write(below.ok_or(FAULT)?, out)?;
-    Ok(skb.finish(route, &headers))
+    let checksum = total >= CHECKSUM_LEN && route.train_len() > 0;
+    Ok(skb.finish(route, &headers).map(|packet| {
+        if checksum {
+            packet.with_checksum()
+        } else {
+            packet
+        }
+    }))
 }
 
 /// Writes the invariant CRC at the end of a packet, where `below` is that of the headers before it.
@@ -540,9 +551,25 @@ impl Load<'_> {
             next <= size && size.saturating_add(next) <= room
         };
         if pays {
+            let room = room.saturating_sub(self.kept_for_last(at, size, room));
             self.send_train(route, at, first, room)
         } else {
             self.send_one(route, &first)
+        }
+    }
+
+    /// How much of the room for packets of a size from `at` on is left for a second train: if one were
+    /// to be left over, one of these keeps it company.
+    fn kept_for_last(&self, at: u32, size: usize, room: usize) -> usize {
+        let left = self.burst.count.saturating_sub(at) as usize;
+        let fit = room.checked_div(size).unwrap_or(0);
+        let alone = fit > 2
+            && left == fit.saturating_add(1)
+            && self.burst.packet(u32::MAX).wire_len() <= size;
+        if alone {
+            size
+        } else {
+            0
         }
     }
 
