@@ -47,7 +47,6 @@ impl TxHeader {
     ///
     /// Returns [`None`] if an IP packet can't be so long, or if the addresses are of two families.
     pub fn emit(&self, payload: usize) -> Option<Headers> {
-        let udp_len = u16::try_from(payload.checked_add(UDP_HEADER_LEN)?).ok()?;
         let mut h = Headers {
             bytes: [0; MAX_LEN],
             family: self.saddr.family(),
@@ -55,12 +54,7 @@ impl TxHeader {
 
         match (self.saddr, self.daddr) {
             (IpAddr::V4(saddr), IpAddr::V4(daddr)) => {
-                // CAST: It is 20.
-                let total = udp_len.checked_add(Family::V4.ip_header_len() as u16)?;
-
                 h.put(0, [0x45, self.tos]);
-                h.put(2, total.to_be_bytes());
-                h.put(4, self.ip_id.to_be_bytes());
                 h.put(6, if self.df { DF } else { 0 }.to_be_bytes());
                 h.put(8, [self.ttl, UDP]);
                 h.put(12, saddr);
@@ -70,7 +64,6 @@ impl TxHeader {
                 let first = 6 << 28 | u32::from(self.tos) << 20 | self.flow_label & 0xf_ffff;
 
                 h.put(0, first.to_be_bytes());
-                h.put(4, udp_len.to_be_bytes());
                 h.put(6, [UDP, self.ttl]);
                 h.put(8, saddr);
                 h.put(24, daddr);
@@ -82,8 +75,7 @@ impl TxHeader {
 
         h.put(udp, self.sport.to_be_bytes());
         h.put(udp + 2, self.dport.to_be_bytes());
-        h.put(udp + 4, udp_len.to_be_bytes());
-        Some(h)
+        h.of_packet(self.ip_id, payload)
     }
 }
 
@@ -150,30 +142,47 @@ impl Headers {
             .unwrap_or_default()
     }
 
+    /// Returns the identification, which is zero for IPv6.
+    #[inline]
+    pub fn ip_id(&self) -> u16 {
+        match (self.family, self.bytes) {
+            (Family::V4, [_, _, _, _, a, b, ..]) => u16::from_be_bytes([a, b]),
+            (Family::V6, _) => 0,
+        }
+    }
+
+    /// Returns the headers of a packet that differs from this one by its identification, for IPv4,
+    /// and its length: it has so many bytes of UDP payload. Checksums are left as they are.
+    ///
+    /// Returns [`None`] if an IP packet can't be so long.
+    #[inline]
+    pub fn of_packet(&self, ip_id: u16, payload: usize) -> Option<Self> {
+        let mut h = *self;
+        let udp_len = u16::try_from(payload.checked_add(UDP_HEADER_LEN)?).ok()?;
+        let ip = self.family.ip_header_len();
+
+        match self.family {
+            Family::V4 => {
+                // CAST: It is 20.
+                h.put(2, udp_len.checked_add(ip as u16)?.to_be_bytes());
+                h.put(4, ip_id.to_be_bytes());
+            }
+            Family::V6 => h.put(4, udp_len.to_be_bytes()),
+        }
+        h.put(ip + 4, udp_len.to_be_bytes());
+        Some(h)
+    }
+
     /// Returns the headers that packet `index` of a train has when that is taken apart, where these
     /// are the train's and the packet has so many bytes of payload. Checksums are left as they
     /// are.
     ///
     /// The identification of IPv4 counts up, as the network stack has it.
     pub fn of_segment(&self, index: usize, payload: usize) -> Self {
-        let mut h = *self;
-        let ip = self.family.ip_header_len();
-        // CAST: A part of a packet whose length is in 16 bits.
-        let udp_len = payload.wrapping_add(UDP_HEADER_LEN) as u16;
+        // CAST: It wraps around.
+        let ip_id = self.ip_id().wrapping_add(index as u16);
 
-        match self.family {
-            Family::V4 => {
-                let id = match self.bytes {
-                    [_, _, _, _, a, b, ..] => u16::from_be_bytes([a, b]),
-                };
-
-                // CAST: It wraps around; the header has 20 bytes.
-                h.put(2, udp_len.wrapping_add(ip as u16).to_be_bytes());
-                h.put(4, id.wrapping_add(index as u16).to_be_bytes());
-            }
-            Family::V6 => h.put(4, udp_len.to_be_bytes()),
-        }
-        h.put(ip + 4, udp_len.to_be_bytes());
-        h
+        // A part of a packet is no longer than that.
+        self.of_packet(ip_id, payload).unwrap_or(*self)
     }
 }

@@ -108,9 +108,9 @@ use crate::{
         Convoy,
         Ready,
         Rest,
-        Wait,
-        Way, //
+        Wait, //
     },
+    way::Way, //
 };
 
 /// Packets that one visit to a queue pair sends before it lets others have the CPU: what has
@@ -142,7 +142,7 @@ pub(crate) struct Inner {
     pub(crate) qp: Qp<Host>,
     pub(crate) host: Host,
     /// The way to the connected peer, of RC and UC.
-    pub(crate) way: Option<Way>,
+    pub(crate) way: Option<KBox<Way>>,
     path: Option<Path>,
     ip_id: u16,
     /// What could not be sent yet.
@@ -939,6 +939,9 @@ impl QueuePair {
             .max_dest_rd_atomic
             .map(|n| vec_of(n.into(), Resource::default))
             .transpose()?;
+        let mut room = (path.is_some() && !is_datagram(this.kind))
+            .then(|| KBox::new_uninit(GFP_KERNEL))
+            .transpose()?;
         Self::visit(this, |inner, now| {
             // Whether posts are refused is to be told to who posts.
             inner.asked = true;
@@ -959,9 +962,10 @@ impl QueuePair {
                 inner.waiting = Waiting::default();
             }
             if let (Some(path), Some(ends)) = (path, ends) {
-                if !is_datagram(this.kind) {
+                if let Some(room) = room.take() {
                     let remote = inner.qp.dest_qpn();
-                    inner.way = Some(Way::new(&path, ends, this.number, remote));
+                    let way = Way::new(&path, ends, this.number, remote);
+                    inner.way = Some(room.write(way));
                     this.near.store(this.find_near(inner), Relaxed);
                 }
                 inner.path = Some(path);

@@ -39,6 +39,7 @@ mod stats;
 mod switch;
 mod trace;
 mod tx;
+mod way;
 
 use crate::{
     port::{

@@ -56,7 +56,7 @@ use crate::{
         Run, //
     },
     stats::Stat,
-    tx::ROCE_PORT, //
+    way::ROCE_PORT, //
 };
 
 /// The general services interface.

@@ -4,9 +4,8 @@
 
 use kernel::prelude::*;
 use net::{
-    FlowKey,
+    Headers,
     Route,
-    TxHeader,
     TxPacket,
     TxResult,
     TxSkb,
@@ -30,7 +29,6 @@ use rxo_transport::{
 };
 
 use crate::{
-    ah::Ends,
     crc::{
         self,
         Segments, //
@@ -40,100 +38,15 @@ use crate::{
         Opened,
         Steady, //
     },
-    port::Port,
     stats::{
         Stat,
         Stats, //
+    },
+    way::{
+        Next,
+        Way, //
     }, //
 };
-
-/// The UDP port of RoCEv2 (A17.2).
-pub(crate) const ROCE_PORT: u16 = 4791;
-
-/// The way that the packets of a queue pair or address handle take.
-pub(crate) struct Way {
-    pub(crate) ends: Ends,
-    tos: u8,
-    ttl: u8,
-    flow_label: u32,
-    sport: u16,
-    route: Option<Route>,
-}
-
-impl Way {
-    /// The way along a path between two queue pairs.
-    pub(crate) fn new(path: &rdma::Path, ends: Ends, local_qpn: u32, remote_qpn: u32) -> Self {
-        Self {
-            ends,
-            tos: path.traffic_class,
-            ttl: if path.hop_limit == 0 {
-                64
-            } else {
-                path.hop_limit
-            },
-            flow_label: path.flow_label,
-            sport: source_port(path.flow_label, local_qpn, remote_qpn),
-            route: None,
-        }
-    }
-
-    /// The same by a route that was found before, if there is one.
-    pub(crate) fn by(self, route: Option<Route>) -> Self {
-        Self { route, ..self }
-    }
-
-    /// The route that was taken.
-    pub(crate) fn into_route(self) -> Option<Route> {
-        self.route
-    }
-
-    /// What the headers of a packet say.
-    fn header(&self, ip_id: u16) -> TxHeader {
-        TxHeader {
-            saddr: self.ends.local,
-            daddr: self.ends.remote,
-            tos: self.tos,
-            ttl: self.ttl,
-            flow_label: self.flow_label,
-            ip_id,
-            df: true,
-            sport: self.sport,
-            dport: ROCE_PORT,
-        }
-    }
-
-    /// Returns a route that is valid now.
-    fn route(&mut self, port: &Port) -> Result<&Route> {
-        if !self.route.as_ref().is_some_and(Route::is_valid) {
-            let netdev = port.netdev().ok_or(ENODEV)?;
-            let key = FlowKey {
-                saddr: self.ends.local,
-                daddr: self.ends.remote,
-                tos: self.tos,
-                flow_label: self.flow_label,
-                sport: self.sport,
-                dport: ROCE_PORT,
-                mark: 0,
-            };
-            self.route = Some(Route::lookup(&netdev, true, &key)?);
-        }
-        self.route.as_ref().ok_or(ENETUNREACH)
-    }
-}
-
-/// The source port: as ECMP wants it, from the flow label, or from both numbers if it is 0
-/// (`rdma_get_udp_sport`).
-fn source_port(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
-    let mut label = flow_label & 0xf_ffff;
-    if label == 0 {
-        let mut v = u64::from(local_qpn).wrapping_mul(u64::from(remote_qpn));
-        v ^= v >> 20;
-        v ^= v >> 40;
-        label = (v & 0xf_ffff) as u32;
-    }
-    // CAST: 14 bits and the two above.
-    ((label & 0x3fff) ^ (label >> 14)) as u16 | 0xc000
-}
 
 /// Sends the packets of a burst from packet `from` on. Returns what is left of it for now; what can't
 /// be sent for a reason other than those of [`Wait`] counts as lost on the way.
@@ -159,8 +72,7 @@ pub(crate) fn send_burst(
     let lying = steady.as_ref().and_then(|s| Lying::new(s, burst.offset));
     let mut at = from;
     while at < burst.count {
-        let header = way.header(*ip_id);
-        let Ok(route) = way.route(&host.port) else {
+        let Ok(next) = way.next(&host.port, *ip_id) else {
             stats.add(Stat::TxNoRoute, u64::from(burst.count - at));
             return Ok(None);
         };
@@ -169,9 +81,8 @@ pub(crate) fn send_burst(
             host,
             burst,
             lying: lying.as_ref(),
-            header,
         };
-        match load.send_from(route, at) {
+        match load.send_from(&next, at) {
             Ok((Handed::Over, count)) => {
                 // CAST: it wraps around.
                 *ip_id = ip_id.wrapping_add(count as u16);
@@ -204,11 +115,17 @@ const ACK_LEN: usize = BTH_LEN + AETH_LEN;
 /// An acknowledgement that is ready to leave: all that is to be known of its queue pair.
 pub(crate) struct Ready {
     route: Route,
-    header: TxHeader,
+    /// Of IP and UDP,
+    outer: Headers,
+    /// and their CRC.
+    below: u32,
     bytes: [u8; ACK_LEN],
 }
 
 impl Ready {
+    /// Bytes of UDP payload.
+    const LEN: usize = ACK_LEN + ICRC_LEN;
+
     /// Takes the only packet of a burst. [`None`] if that can't be done now, or if who sends it could
     /// not count it right.
     pub(crate) fn make(host: &Host, way: &mut Way, ip_id: &mut u16, burst: &Burst) -> Option<Self> {
@@ -220,29 +137,30 @@ impl Ready {
         if len != 0 || headers.emit(&mut bytes) != ACK_LEN {
             return None;
         }
-        let header = way.header(*ip_id);
-        let route = way.route(&host.port).ok()?.clone();
+        let next = way.next(&host.port, *ip_id).ok()?;
+        let (outer, below) = next.single(Self::LEN)?;
+        let route = next.route.clone();
         *ip_id = ip_id.wrapping_add(1);
         host.trace_tx(&headers, len);
         Some(Self {
             route,
-            header,
+            outer,
+            below,
             bytes,
         })
     }
 
     /// Sends it. False if the network's queue is full.
     pub(crate) fn send(self, stats: &Stats) -> bool {
-        let total = ACK_LEN + ICRC_LEN;
-        let made = make_packet(&self.route, &self.header, total, |below, out| {
+        let made = make_packet(&self.route, &self.outer, Self::LEN, |out| {
             if let Some(to) = out.first_chunk_mut() {
                 *to = self.bytes;
             }
-            seal(below, out)
+            seal(self.below, out)
         });
         // What can't be made is lost.
         let packet = made.unwrap_or(Err(EINVAL));
-        matches!(hand_over(stats, packet, 1, total), Handed::Over)
+        matches!(hand_over(stats, packet, 1, Self::LEN), Handed::Over)
     }
 }
 
@@ -253,24 +171,21 @@ const FAULT: WcStatus = WcStatus::LocQpOpErr;
 /// there: should they stay on this machine, then that shows.
 const CHECKSUM_LEN: usize = 512;
 
-/// Makes a packet of `total` bytes of UDP payload, which `write` fills: it gets the CRC of the headers
-/// before them. What it returns as a packet may be an error: then there was no memory for it.
+/// Makes a packet of `total` bytes of UDP payload, which `write` fills. What it returns as a packet may
+/// be an error: then there was no memory for it.
 fn make_packet(
     route: &Route,
-    header: &TxHeader,
+    headers: &Headers,
     total: usize,
-    write: impl FnOnce(u32, &mut [u8]) -> Result<(), PlaceFault>,
+    write: impl FnOnce(&mut [u8]) -> Result<(), PlaceFault>,
 ) -> Result<Result<TxPacket>, PlaceFault> {
     let mut skb = match TxSkb::alloc(route.family(), route.link_room(), total) {
         Ok(skb) => skb,
         Err(e) => return Ok(Err(e)),
     };
-    let out = skb.put_for_overwrite(total).ok_or(FAULT)?;
-    let headers = header.emit(total).ok_or(FAULT)?;
-    let below = crc::below(headers.ip(), headers.udp());
-    write(below.ok_or(FAULT)?, out)?;
+    write(skb.put_for_overwrite(total).ok_or(FAULT)?)?;
     let checksum = total >= CHECKSUM_LEN && route.train_len() > 0;
-    Ok(skb.finish(route, &headers).map(|packet| {
+    Ok(skb.finish(route, headers).map(|packet| {
         if checksum {
             packet.with_checksum()
         } else {
@@ -410,7 +325,7 @@ impl Cargo {
 /// Messages of one packet each, or responses, that travel as one, as long as there are more of them.
 pub(crate) struct Convoy {
     train: TxTrain,
-    header: TxHeader,
+    ip_id: u16,
     segments: Segments,
     pub(crate) cargo: Cargo,
 }
@@ -429,8 +344,8 @@ impl Convoy {
         burst: &Burst,
         cargo: Cargo,
     ) -> Option<Self> {
-        let header = way.header(ip_id);
-        let route = way.route(&host.port).ok()?;
+        let next = way.next(&host.port, ip_id).ok()?;
+        let route = next.route;
         let size = burst.packet(0).wire_len();
         let room = route.train_len().min(size.saturating_mul(Self::MOST));
         if size.saturating_mul(2) > room {
@@ -438,8 +353,8 @@ impl Convoy {
         }
         let mut this = Self {
             train: TxTrain::alloc(route.family(), route.link_room(), size, room).ok()?,
-            header,
-            segments: Segments::new(&header.emit(size)?, size)?,
+            ip_id,
+            segments: Segments::new(&next.headers(size)?, size)?,
             cargo,
         };
         this.add(qp, host, burst).then_some(this)
@@ -458,7 +373,6 @@ impl Convoy {
             host,
             burst,
             lying: None,
-            header: self.header,
         };
         let added = self.train.add(len, |out| load.write(&packet, below, out));
         if !matches!(added, Some(Ok(()))) {
@@ -475,11 +389,11 @@ impl Convoy {
         // CAST: both are small, and the number wraps around.
         let count = self.train.count() as u32;
         *ip_id = ip_id.wrapping_add(count as u16);
-        let Ok(route) = way.route(&host.port) else {
+        let Ok(next) = way.next(&host.port, self.ip_id) else {
             host.stats.add(Stat::TxNoRoute, u64::from(count));
             return None;
         };
-        match send_off(&host.stats, route, &self.header, self.train) {
+        match send_off(&host.stats, &next, self.train) {
             Handed::Over => None,
             Handed::Back => Some(self.cargo),
         }
@@ -501,8 +415,6 @@ struct Load<'a> {
     burst: &'a Burst,
     /// Where their payload is, if that was looked up for all of them.
     lying: Option<&'a Lying<'a>>,
-    /// That of the first.
-    header: TxHeader,
 }
 
 impl Load<'_> {
@@ -541,9 +453,9 @@ impl Load<'_> {
 
     /// Sends packet `at` of the burst, and those after it that can go with it as a train. Returns how
     /// many that were.
-    fn send_from(&self, route: &Route, at: u32) -> Result<(Handed, u32), PlaceFault> {
+    fn send_from(&self, next: &Next<'_>, at: u32) -> Result<(Handed, u32), PlaceFault> {
         let first = self.burst.packet(at);
-        let (size, room) = (first.wire_len(), route.train_len());
+        let (size, room) = (first.wire_len(), next.route.train_len());
         let second = at.saturating_add(1);
         // A train of one would be a detour.
         let pays = second < self.burst.count && {
@@ -552,9 +464,9 @@ impl Load<'_> {
         };
         if pays {
             let room = room.saturating_sub(self.kept_for_last(at, size, room));
-            self.send_train(route, at, first, room)
+            self.send_train(next, at, first, room)
         } else {
-            self.send_one(route, &first)
+            self.send_one(next, &first)
         }
     }
 
@@ -574,9 +486,10 @@ impl Load<'_> {
     }
 
     /// Sends a packet.
-    fn send_one(&self, route: &Route, packet: &PacketOut) -> Result<(Handed, u32), PlaceFault> {
+    fn send_one(&self, next: &Next<'_>, packet: &PacketOut) -> Result<(Handed, u32), PlaceFault> {
         let total = packet.wire_len();
-        let made = make_packet(route, &self.header, total, |below, out| {
+        let (headers, below) = next.single(total).ok_or(FAULT)?;
+        let made = make_packet(next.route, &headers, total, |out| {
             self.write(packet, below, out)
         })?;
         Ok((hand_over(self.stats(), made, 1, total), 1))
@@ -586,19 +499,19 @@ impl Load<'_> {
     /// its size, and one that is shorter. Returns how many became part of it.
     fn send_train(
         &self,
-        route: &Route,
+        next: &Next<'_>,
         at: u32,
         first: PacketOut,
         room: usize,
     ) -> Result<(Handed, u32), PlaceFault> {
         let (mut packet, size) = (first, first.wire_len());
+        let route = next.route;
         let begun = TxTrain::alloc(route.family(), route.link_room(), size, room);
         let Ok(mut train) = begun else {
-            return self.send_one(route, &first);
+            return self.send_one(next, &first);
         };
-        let segments = self
-            .header
-            .emit(size)
+        let segments = next
+            .headers(size)
             .and_then(|first| Segments::new(&first, size))
             .ok_or(FAULT)?;
         for i in 0..self.burst.count.saturating_sub(at) {
@@ -619,19 +532,19 @@ impl Load<'_> {
         // CAST: at most `count`.
         let made = train.count() as u32;
         if made == 0 {
-            return self.send_one(route, &first);
+            return self.send_one(next, &first);
         }
-        Ok((send_off(self.stats(), route, &self.header, train), made))
+        Ok((send_off(self.stats(), next, train), made))
     }
 }
 
 /// Puts the headers before a train, which are those of its first packet but for the length, and
 /// gives it to the network.
-fn send_off(stats: &Stats, route: &Route, header: &TxHeader, train: TxTrain) -> Handed {
+fn send_off(stats: &Stats, next: &Next<'_>, train: TxTrain) -> Handed {
     // CAST: No more than a packet has bytes.
     let (count, total) = (train.count() as u32, train.payload_len());
-    let headers = header.emit(total).ok_or(EMSGSIZE);
-    let finished = headers.and_then(|headers| train.finish(route, &headers));
+    let headers = next.headers(total).ok_or(EMSGSIZE);
+    let finished = headers.and_then(|headers| train.finish(next.route, &headers));
     if count > 1 {
         stats.count(Stat::TxTrains);
     }

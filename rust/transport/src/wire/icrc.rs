@@ -78,11 +78,17 @@ impl Below {
 
     /// That of the packet that comes so many after the first, and is as long.
     pub fn of_segment(&self, index: usize) -> u32 {
-        let Some(id) = self.id else {
+        // CAST: it wraps around.
+        self.id
+            .map_or(self.crc, |id| self.of_id(id.wrapping_add(index as u16)))
+    }
+
+    /// That of a packet which differs from the first by its identification alone, which IPv6 doesn't have.
+    pub fn of_id(&self, id: u16) -> u32 {
+        let Some(first) = self.id else {
             return self.crc;
         };
-        // CAST: it wraps around.
-        let [high, low] = (id ^ id.wrapping_add(index as u16)).to_be_bytes();
+        let [high, low] = (first ^ id).to_be_bytes();
         self.crc ^ ID_EFFECTS[0][usize::from(high)] ^ ID_EFFECTS[1][usize::from(low)]
     }
 }
