@@ -19,19 +19,14 @@ tap_program 300 "here: " "$BIN/quiet" -a "hosta:$DEVA"
 tap_program 300 "here: " "$BIN/errors" -a "hosta:$DEVA" 'rem_*' 'loc_*' recv_too_small 'rnr_*' once_in_error destroy_under_traffic
 
 # The same with packets, through the network stack of the one host.
-reload()
-{
-	topo_link_down && rmmod rxo && modprobe rxo "$@" && topo_link_up
-}
-
 if [ "$RXO_DRIVER" = rxo ]; then
 	t "here: nothing was a packet" test "$(counter a loopback_packets)" -gt 0
 	t "some messages waited for others" test "$(counter a tx_held)" -gt 0
-	t "loopback=0, hold=0" reload loopback=0 hold=0
+	t "loopback=0, hold=0" topo_reload loopback=0 hold=0
 	tap_program 300 "here, as packets: " "$BIN/data" -a "hosta:$DEVA" rc_mixed rc_atomic rc_psn_wrap rc_outstanding uc_data
 	tap_program 300 "here, as packets: " "$BIN/quiet" -a "hosta:$DEVA" quiet_stream
 	t "none waited" test "$(counter a tx_held)" = 0
 	t "here, as packets: all were packets" test "$(counter a loopback_packets)" = 0
-	t "loopback=1, hold=1" reload
+	t "loopback=1, hold=1" topo_reload
 fi
 finish

@@ -54,11 +54,9 @@ train()
 # Single ones that are long are known again as well.
 long_ones()
 {
-	local r=0
-	start server b 30 ib_send_lat -R -F -d "$DEVB" -s 2048 -n 100 &&
-		sleep 1 && host a timeout 30 ib_send_lat -R -F -d "$DEVA" -s 2048 -n 100 10.7.0.2 >"$TMP/lat" 2>&1 || r=1
-	[ $r = 0 ] || cat "$TMP/lat"
-	return $r
+	next_port
+	pair 30 cm $PORT b ib_send_lat -R -F -p $PORT -d "$DEVB" -s 2048 -n 100 -- \
+		a ib_send_lat -R -F -p $PORT -d "$DEVA" -s 2048 -n 100 10.7.0.2
 }
 
 # As it goes where nobody segments trains.
@@ -94,23 +92,14 @@ damaged()
 # Queues that tell flows apart by it must not let what is single overtake a train.
 one_flow()
 {
-	local trace=/sys/kernel/tracing/instances/flow status=0 trains singles
+	local status=0 trains singles
 	[ -e /sys/kernel/tracing/events/net/netif_rx_entry ] || { skip "the kernel doesn't tell of hashes"; return; }
-	mkdir $trace || return 1
-	echo 1 >$trace/events/net/netif_rx_entry/enable && messages || status=1
-	echo 0 >$trace/events/net/netif_rx_entry/enable
+	recorded net/netif_rx_entry 0 messages || status=1
 	# Only what has a hash that covers ports.
-	trains=$(grep 'l4_hash=1 .*gso_size=[1-9]' $trace/trace | grep -o ' hash=0x[0-9a-f]*' | sort -u)
-	singles=$(grep 'l4_hash=1 .*gso_size=0 ' $trace/trace | grep -o ' hash=0x[0-9a-f]*' | sort -u)
-	rmdir $trace
+	trains=$(grep 'l4_hash=1 .*gso_size=[1-9]' "$TMP/recorded" | grep -o ' hash=0x[0-9a-f]*' | sort -u)
+	singles=$(grep 'l4_hash=1 .*gso_size=0 ' "$TMP/recorded" | grep -o ' hash=0x[0-9a-f]*' | sort -u)
 	echo "# $(wc -w <<<"$trains") flows have trains, $(wc -w <<<"$singles") single packets"
 	[ -n "$trains" ] && [ -z "$(comm -23 <(echo "$trains") <(echo "$singles"))" ] && return $status
-}
-
-# reload [PARAMETER=VALUE]
-reload()
-{
-	topo_link_down && rmmod rxo && modprobe rxo "$@" && topo_link_up
 }
 
 t "IPv4: they are not" are 1.. 0 messages
@@ -122,8 +111,8 @@ t "IPv6: trains of other senders are" are 0 40 train 40 6
 t "trains that were rewritten are" rewritten
 t "packets of trains that were taken apart are" damaged
 t "trains and single packets are one flow" one_flow
-t "check_local=1" reload check_local=1
+t "check_local=1" topo_reload check_local=1
 t "then all are" are 0 0 messages
-t "check_local=0" reload
+t "check_local=0" topo_reload
 t "they are not again" are 1.. 0 messages
 finish

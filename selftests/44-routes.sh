@@ -41,14 +41,9 @@ come()
 # looked_up COMMAND...: counts the input routes that hostb looks up meanwhile.
 looked_up()
 {
-	local trace=/sys/kernel/tracing/instances/routes status=0
-	mkdir $trace || return 1
-	echo "iif == $(host b cat /sys/class/net/eth0/ifindex)" >$trace/events/fib/fib_table_lookup/filter &&
-		echo 1 >$trace/events/fib/fib_table_lookup/enable || status=1
-	[ $status != 0 ] || "$@" || status=1
-	echo 0 >$trace/events/fib/fib_table_lookup/enable
-	LOOKUPS=$(grep -c "fib_table_lookup: .* 10.7.0.1/[0-9]* -> 10.7.0.2/" $trace/trace)
-	rmdir $trace
+	local status=0
+	recorded fib/fib_table_lookup "iif == $(host b cat /sys/class/net/eth0/ifindex)" "$@" || status=1
+	LOOKUPS=$(grep -c "fib_table_lookup: .* 10.7.0.1/[0-9]* -> 10.7.0.2/" "$TMP/recorded")
 	return $status
 }
 

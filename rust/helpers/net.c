@@ -197,19 +197,14 @@ static u64 flow_key __read_mostly;
 static u32 flow_hash(const struct sk_buff *skb)
 {
 	u64 sum = flow_key + get_unaligned((u32 *)udp_hdr(skb));
+	bool v6 = skb->protocol == htons(ETH_P_IPV6);
+	const void *addrs = v6 ? (void *)&ipv6_hdr(skb)->saddr :
+				 (void *)&ip_hdr(skb)->saddr;
+	const void *end = addrs + 2 * (v6 ? sizeof(struct in6_addr) :
+					    sizeof(struct in_addr));
 
-	if (skb->protocol == htons(ETH_P_IPV6)) {
-		const u8 *addrs = (const u8 *)&ipv6_hdr(skb)->saddr;
-		unsigned int i;
-
-		for (i = 0; i < 2 * sizeof(struct in6_addr); i += sizeof(u64))
-			sum = sum * GOLDEN_RATIO_64 +
-			      get_unaligned((u64 *)(addrs + i));
-	} else {
-		const u8 *addrs = (const u8 *)&ip_hdr(skb)->saddr;
-
+	for (; addrs < end; addrs += sizeof(u64))
 		sum = sum * GOLDEN_RATIO_64 + get_unaligned((u64 *)addrs);
-	}
 	return hash_64(sum, 32);
 }
 

@@ -46,8 +46,9 @@ macro_rules! new_bh_spinlock {
 ///
 /// Guards must nest, with each other and with the state of bottom halves and interrupts: whoever
 /// takes the lock while no softirq can run must release it before any can. Otherwise a softirq may
-/// deadlock on the lock (lockdep complains). The other way round, the lock taken with interrupts enabled and released with
-/// interrupts disabled, is no problem except that pending softirqs are delayed.
+/// deadlock on the lock (lockdep complains). The other way round, the lock taken with interrupts
+/// enabled and released with interrupts disabled, is no problem except that pending softirqs are
+/// delayed.
 ///
 /// Context: any. Not in hard interrupts, whatever the state of the interrupts in the other users.
 ///

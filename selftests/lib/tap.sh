@@ -355,6 +355,20 @@ counter()
 		tr -s ' ' '\n' | awk -v n="$2" 'p == n { v = $1 } { p = $1 } END { print v + 0 }'
 }
 
+# recorded SYSTEM/EVENT FILTER COMMAND...: what the kernel's event tells while a command
+# runs, in $TMP/recorded; 0 is no filter.
+recorded()
+{
+	local trace=/sys/kernel/tracing/instances/selftest status=0
+	mkdir $trace || return 1
+	echo "$2" >"$trace/events/$1/filter" && echo 1 >"$trace/events/$1/enable" || status=1
+	[ $status != 0 ] || "${@:3}" || status=1
+	echo 0 >"$trace/events/$1/enable"
+	cat $trace/trace >"$TMP/recorded"
+	rmdir $trace
+	return $status
+}
+
 port_state() { cat "/sys/class/infiniband/$(dev_of "$1")/ports/1/state"; }
 
 # devinfo a|b FIELD: of ibv_devinfo. (-v asks for each of 1024 GIDs: slow.)

@@ -115,6 +115,12 @@ topo_link_down()
 	done
 }
 
+# topo_reload [PARAMETER=VALUE...]: the module of rxo anew.
+topo_reload()
+{
+	topo_link_down && rmmod rxo && modprobe rxo "$@" && topo_link_up
+}
+
 topo_up()
 {
 	topo_modules && topo_net_up && topo_link_up

@@ -28,7 +28,8 @@ use rdma::send_flags;
 
 use crate::{
     abi::send as at,
-    ring::Ring, //
+    ring::Ring,
+    tx::Convoy, //
 };
 
 /// So long a message waits at most, in nanoseconds; none does that comes so long after another.
@@ -37,8 +38,9 @@ pub(crate) const HOLD_NS: u64 = 1_000_000;
 const STREAM: u32 = 16;
 /// and so many after streams often broke off.
 const LONG_STREAM: u32 = 1 << 14;
-/// So many doorbells in a row leave what was posted, but for the last.
-const MOST: u32 = 32;
+/// So many doorbells in a row leave what was posted, but for the last: as many as travel together.
+// CAST: it is small.
+const MOST: u32 = Convoy::MOST as u32;
 /// By so great a part less is needed after they did: what messages gain that are held until then makes
 /// up for a stream that broke off, after which four times as many are needed.
 const RECOVERY: u32 = 8;

@@ -420,16 +420,19 @@ impl Switch {
                 port.stats.add(Stat::RxIcrcSkipped, count as u64);
             }
         }
-        let headers = buf.headers(0);
-        let Some(segments) = headers.and_then(|h| Segments::new(&h, size)) else {
-            return self.refuse(&buf, Stat::RxMalformed, 0);
-        };
+        let mut segments = None;
+        if !spared {
+            let headers = buf.headers(0);
+            segments = headers.and_then(|h| Segments::new(&h, size));
+            if segments.is_none() {
+                return self.refuse(&buf, Stat::RxMalformed, 0);
+            }
+        }
         let mut first = 0;
         while first < count {
-            let mut intact = if spared {
-                Intact::all(&mut buf, first)
-            } else {
-                Intact::look(self, &mut buf, &segments, first)
+            let mut intact = match &segments {
+                Some(segments) => Intact::look(self, &mut buf, segments, first),
+                None => Intact::all(&mut buf, first),
             };
             first = first.saturating_add(u64::BITS as usize);
             while intact.bits != 0 {

@@ -332,7 +332,7 @@ pub(crate) struct Convoy {
 
 impl Convoy {
     /// So many messages travel as one.
-    const MOST: usize = 32;
+    pub(crate) const MOST: usize = 32;
 
     /// Begins one with the only packet of a burst. [`None`] if it can't travel with others; nothing
     /// has happened then.

@@ -134,13 +134,16 @@ impl Kept {
         let mut kept = self.0.get();
         // Lengths are multiples of four.
         let place = kept.get_mut(payload / 4 % Self::LENGTHS)?;
-        if let Some((_, below)) = place.filter(|(len, _)| *len == payload) {
-            return Some(below.of_id(headers.ip_id()));
-        }
-        let below = Below::new(headers.ip(), headers.udp())?;
-        *place = Some((payload, below));
-        self.0.set(kept);
-        Some(below.of_segment(0))
+        let below = match *place {
+            Some((len, below)) if len == payload => below,
+            _ => {
+                let below = Below::new(headers.ip(), headers.udp())?;
+                *place = Some((payload, below));
+                self.0.set(kept);
+                below
+            }
+        };
+        Some(below.of_id(headers.ip_id()))
     }
 }
 
