@@ -37,9 +37,25 @@ prefetched()
 	return 1
 }
 
+# Each message that waits is preceded by one that is acknowledged meanwhile: an ACK more. The
+# first one waits at both ends.
+asked_before()
+{
+	[ "$RXO_DRIVER" = rxo ] || { skip "counters of rxo"; return; }
+	local acks probes tx rx
+	acks=$(counter a rx_acks) probes=$(counter a tx_ack_probes)
+	tx=$(counter a tx_page_waits) rx=$(counter b rx_page_waits)
+	"$BIN/odp" -a "hosta:$DEVA" -b "hostb:$DEVB" odp_before_absent || return 1
+	acks=$(($(counter a rx_acks) - acks)) probes=$(($(counter a tx_ack_probes) - probes))
+	tx=$(($(counter a tx_page_waits) - tx)) rx=$(($(counter b rx_page_waits) - rx))
+	echo "waits: $tx sent, $rx received; $probes questions, $acks ACKs"
+	[ $tx -gt 0 ] && [ $rx -gt 0 ] && [ $probes -ge $tx ] && [ $acks -ge $((15 + tx + rx)) ]
+}
+
 tap_program 400 "" "$BIN/odp" -a "hosta:$DEVA" -b "hostb:$DEVB"
 t "packets and work requests waited for pages" waited
 t "nobody waited for what was prefetched" prefetched
+t "who waits for pages doesn't keep what came before waiting" asked_before
 export RXO_QUICK=1 RIG_ON_DEMAND=1
 tap_program 300 "on demand: " "$BIN/data" -a "hosta:$DEVA" -b "hostb:$DEVB" \
 	rc_mixed rc_send rc_write rc_read rc_atomic rc_psn_wrap rc_outstanding rc_fence ud_data

@@ -390,6 +390,44 @@ static int given_up(void)
 	return 0;
 }
 
+/*
+ * Two at once, of which the second one's memory is absent, on either side in
+ * turn. The first must not wait for that: 62-odp.sh looks at the counters.
+ */
+static int before_absent(void)
+{
+	struct opts o = opts_odp();
+	struct pair p;
+	int i, k;
+
+	run_ok(pair_up(&p, &o));
+	for (i = 0; i < 16; i++) {
+		struct ibv_sge sge = {
+			(uintptr_t)p.a.buf, 64, p.a.mr->lkey };
+		struct ibv_send_wr wr[2] = { }, *bad;
+
+		for (k = 0; k < 2; k++) {
+			wr[k].wr_id = k;
+			wr[k].opcode = IBV_WR_RDMA_WRITE;
+			wr[k].send_flags = IBV_SEND_SIGNALED;
+			wr[k].wr.rdma.remote_addr = (uintptr_t)p.b.buf;
+			wr[k].wr.rdma.rkey = p.b.mr->rkey;
+		}
+		wr[0].next = &wr[1];
+		wr[1].sg_list = &sge;
+		wr[1].num_sge = 1;
+		fill(p.a.buf, 64, i);
+		/* Every other time changes nothing, if two take turns. */
+		for (k = 0; k < 2; k++)
+			evict(i & 1 ? p.b.buf : p.a.buf, p.a.len);
+		check_ok(ibv_post_send(p.a.qp, wr, &bad));
+		for (k = 0; k < 2; k++)
+			run_ok(expect_wc(p.a.scq, k, IBV_WC_SUCCESS, 20000, NULL));
+		check(check_fill(p.b.buf, 64, i) < 0);
+	}
+	return pair_down(&p);
+}
+
 static struct ibv_sge part(struct ep *e, size_t at, uint32_t len)
 {
 	return (struct ibv_sge){ (uintptr_t)e->buf + at, len, e->mr->lkey };
@@ -593,6 +631,7 @@ static const struct testcase cases[] = {
 	{ "odp_atomics", atomics, 60 },
 	{ "odp_everything", everything, 60 },
 	{ "odp_given_up", given_up, 60 },
+	{ "odp_before_absent", before_absent, 60 },
 	{ "prefetched", prefetched, 60 },
 	{ "prefetched_present", prefetched_present },
 	{ "prefetched_everything", prefetched_everything },

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Messages that nobody is known to wait for: small ones, posted one by one,
- * without a completion. A device may let them wait for each other, but not for
- * long, nor lose them, nor change their order, whatever happens to the queue
- * pair meanwhile.
+ * Messages that nobody is known to wait for: posted one by one, without a
+ * completion, or with one while others are there to be read. A device may let
+ * them wait for each other, but not for long, nor lose them, nor change their
+ * order, whatever happens to the queue pair meanwhile.
  */
 #define _GNU_SOURCE
 #include "rig.h"
@@ -330,6 +330,133 @@ static int quiet_long(void)
 	return ret;
 }
 
+/* What the send CQ of a stream whose completions nobody reads is asked. */
+enum ask { NOTHING, SOLICITED };
+
+/*
+ * Each has a completion, and none is read before all have arrived. They come,
+ * though no more are posted.
+ */
+static int unread(bool sig_all, bool long_ones, enum ask ask)
+{
+	struct opts o = options();
+	unsigned int flags = sig_all ? 0 : IBV_SEND_SIGNALED;
+	struct pair p;
+	int i, round;
+
+	longer = long_ones;
+	o.sq_sig_all = sig_all;
+	o.channel = true;
+	run_ok(pair_up(&p, &o));
+	for (round = 0; round < 6; round++) {
+		int n = round < 3 ? COUNT : 33 + rand() % (COUNT - 33);
+
+		run_ok(post_receives(&p.b, n));
+		if (ask == SOLICITED)
+			check_ok(ibv_req_notify_cq(p.a.scq, 1));
+		for (i = 0; i < n; i++)
+			check_ok(post_quietly(&p.a, i, flags));
+		run_ok(all_arrived(&p.b, n));
+		for (i = 0; i < n; i++)
+			run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 3000,
+					 NULL));
+	}
+	run_ok(expect_no_wc(p.a.scq, 0));
+	longer = false;
+	return pair_down(&p);
+}
+
+static int unread_stream(void)
+{
+	return unread(false, false, NOTHING);
+}
+
+static int unread_sig_all(void)
+{
+	return unread(true, false, NOTHING);
+}
+
+static int unread_long(void)
+{
+	return unread(false, true, NOTHING);
+}
+
+/* Its process wants to be told of the next one with an event, or an error. */
+static int unread_armed(void)
+{
+	return unread(false, false, SOLICITED);
+}
+
+/* Completions are read as they come: somebody waits for each. */
+static int read_each(void)
+{
+	struct opts o = options();
+	struct pair p;
+	int i;
+
+	run_ok(pair_up(&p, &o));
+	run_ok(post_receives(&p.b, COUNT));
+	for (i = 0; i < COUNT; i++) {
+		check_ok(post_quietly(&p.a, i, IBV_SEND_SIGNALED));
+		run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 3000, NULL));
+	}
+	run_ok(all_arrived(&p.b, COUNT));
+	return pair_down(&p);
+}
+
+/*
+ * The last of a few that are posted at once, or one by one, fails where it is.
+ * Those before it end well, and soon, though no timeout would see to that.
+ */
+static int before_a_fault(void)
+{
+	const unsigned int flags[] = { 0, IBV_SEND_SIGNALED };
+	struct opts o = options();
+	unsigned int f, at_once, k;
+
+	o.timeout = 0;
+	for (f = 0; f < ARRAY_SIZE(flags); f++)
+		for (at_once = 0; at_once < 2; at_once++) {
+			struct ibv_send_wr wr[4] = { }, *bad;
+			struct ibv_sge sge[4];
+			struct pair p;
+			uint64_t start;
+
+			run_ok(pair_up(&p, &o));
+			for (k = 0; k < 4; k++) {
+				sge[k] = (struct ibv_sge){
+					(uintptr_t)p.a.buf + k * SLOT, len_of(k),
+					p.a.mr->lkey + (k == 3) };
+				fill(p.a.buf + k * SLOT, len_of(k), k);
+				wr[k].wr_id = k;
+				/* Which needs no credit: ACKs bring that. */
+				wr[k].opcode = IBV_WR_RDMA_WRITE;
+				wr[k].wr.rdma.remote_addr =
+					(uintptr_t)p.b.buf + k * SLOT;
+				wr[k].wr.rdma.rkey = p.b.mr->rkey;
+				wr[k].send_flags = k == 3 ? IBV_SEND_SIGNALED :
+							    flags[f];
+				wr[k].sg_list = &sge[k];
+				wr[k].num_sge = 1;
+				if (at_once && k)
+					wr[k - 1].next = &wr[k];
+			}
+			start = now_us();
+			for (k = 0; k < (at_once ? 1 : 4); k++)
+				check_ok(ibv_post_send(p.a.qp, &wr[k], &bad));
+			for (k = flags[f] ? 0 : 3; k < 4; k++)
+				run_ok(expect_wc(p.a.scq, k, k == 3 ?
+						 IBV_WC_LOC_PROT_ERR :
+						 IBV_WC_SUCCESS, 3000, NULL));
+			check(now_us() - start < 3000000);
+			for (k = 0; k < 3; k++)
+				check(check_fill(p.b.buf + k * SLOT, len_of(k),
+						 k) < 0);
+			run_ok(pair_down(&p));
+		}
+	return 0;
+}
+
 static const struct testcase cases[] = {
 	{ "quiet_stream", quiet_stream },
 	{ "quiet_long", quiet_long, 60 },
@@ -341,6 +468,12 @@ static const struct testcase cases[] = {
 	{ "quiet_then_error", quiet_then_error, 60 },
 	{ "quiet_then_reset", quiet_then_reset },
 	{ "quiet_then_destroy", quiet_then_destroy, 60 },
+	{ "unread_stream", unread_stream },
+	{ "unread_sig_all", unread_sig_all },
+	{ "unread_long", unread_long, 60 },
+	{ "unread_armed", unread_armed },
+	{ "read_each", read_each },
+	{ "before_a_fault", before_a_fault },
 };
 
 int main(int argc, char **argv)

@@ -652,7 +652,7 @@ impl<E: Env> Qp<E> {
                 first: entry.number_at(pos).wrapping_add(1),
                 every: ACK_INTERVAL,
                 last: probing || count == room,
-                end: self.asks_at_end(entry, pos != self.req.edge),
+                end: self.asks_at_end(index, entry, room.saturating_sub(count)),
             };
             if probing {
                 env.count(Counter::CreditProbes);
@@ -744,6 +744,10 @@ impl<E: Env> Qp<E> {
         match result {
             Err(status) => {
                 entry.progress = Progress::Failed(status);
+                // What came before completes first, and may have left it to this one to ask.
+                if !entry.contains(self.comp.una) {
+                    self.req.asking.left_undone(entry.first);
+                }
                 // Nothing after it is sent any more.
                 if self.sq.cur.wrapping_sub(self.sq.tail) > index.wrapping_sub(self.sq.tail) {
                     self.sq.cur = index;

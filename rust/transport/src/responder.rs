@@ -216,8 +216,9 @@ impl<E: Env> Qp<E> {
         !self.resp.uses_resources
     }
 
-    /// An ACK that was polled did not leave: there is to be another.
-    pub fn ack_lost(&mut self) {
+    /// There is to be an ACK of all that came so far, whether it was asked for or not: one that was polled did not leave, or
+    /// what comes next, which was to ask for it, has to wait.
+    pub fn ack_anyway(&mut self) {
         if self.state.permits().receive {
             self.resp.want_ack();
         }

@@ -351,7 +351,7 @@ fn ack_may_be_late_until_the_peer_reads() {
     let b = s.n.qp.poll_transmit(s.now, 1, &mut s.n.host).unwrap();
     assert!(b.is_ack() && s.n.qp.ack_may_be_late());
     // It was refused.
-    s.n.qp.ack_lost();
+    s.n.qp.ack_anyway();
     assert_eq!(s.reply(), Some((100, 0x00, 1)));
     s.rx(read_request(101, 8));
     let b = s.n.qp.poll_transmit(s.now, 1, &mut s.n.host).unwrap();
@@ -360,7 +360,7 @@ fn ack_may_be_late_until_the_peer_reads() {
     let b = s.n.qp.poll_transmit(s.now, 1, &mut s.n.host).unwrap();
     assert!(!b.is_ack());
     s.to(QpState::Err);
-    s.n.qp.ack_lost();
+    s.n.qp.ack_anyway();
     assert_eq!(s.seen(), []);
 }
 
@@ -452,6 +452,119 @@ fn unawaited_message_asks_for_no_ack() {
     s.rx(ack(107, 0x1f, 4));
     assert_eq!(s.done().len(), 3);
     assert_eq!(s.n.qp.deadline(), None);
+}
+
+#[test]
+fn last_of_several_messages_asks_for_all() {
+    let mut s = script(config());
+    s.unlimited();
+    s.post(1, SendOp::Write, 600);
+    s.post(2, SendOp::Send, 1);
+    s.post(3, SendOp::Write, 300);
+    assert_eq!(asked(&mut s), [false, false, false, false, false, true]);
+    s.rx(ack(106, 0x1f, 4));
+    assert_eq!(s.done(), [(1, Success), (2, Success), (3, Success)]);
+    assert_eq!(s.n.qp.deadline(), None);
+}
+
+#[test]
+fn last_of_many_messages_is_not_waited_for() {
+    let mut s = script(Config {
+        slots: 256,
+        ..config()
+    });
+    s.unlimited();
+    for id in 0..100 {
+        s.post(id, SendOp::Write, 1);
+    }
+    let asked = asked(&mut s);
+    for run in asked.split(|a| *a) {
+        assert!(run.len() < ACK_INTERVAL as usize);
+    }
+    assert!(asked[99]);
+}
+
+#[test]
+fn message_asks_where_the_next_one_may_not_leave_at_once() {
+    let next: [fn(&mut SendWqe); 4] = [
+        |w| w.op = SendOp::Read,
+        |w| w.op = SendOp::FetchAdd { add: 1 },
+        |w| w.op = SendOp::Local,
+        |w| w.flags.fence = true,
+    ];
+    for change in next {
+        let mut s = script(config());
+        s.unlimited();
+        s.post(1, SendOp::Write, 8);
+        let mut w = wqe(2, SendOp::Write, 8, BASE + 0x8000, RKEY);
+        change(&mut w);
+        s.n.post(s.now, BASE, w).unwrap();
+        assert!(asked(&mut s)[0]);
+    }
+    // Nor without credit, or room in the window.
+    let mut s = script(config());
+    s.post(1, SendOp::Write, 8);
+    s.post(2, SendOp::Send, 8);
+    assert!(asked(&mut s)[0]);
+    let mut s = script(Config {
+        window: 2,
+        ..config()
+    });
+    s.post(1, SendOp::Write, 300);
+    s.post(2, SendOp::Write, 8);
+    assert_eq!(asked(&mut s), [false, true]);
+}
+
+#[test]
+fn what_came_before_a_request_that_fails_here_is_asked_for() {
+    // With 0 there is no ACK timeout that would do it.
+    for (timeout, signaled) in [(0, true), (0, false), (8, true), (8, false)] {
+        let mut s = script(Config {
+            timeout,
+            ..config()
+        });
+        s.unlimited();
+        let mut w = wqe(1, SendOp::Write, 300, BASE + 0x8000, RKEY);
+        w.flags.signaled = signaled;
+        s.n.post(s.now, BASE, w).unwrap();
+        s.post(2, SendOp::Write, 8);
+        for result in [Ok(()), Err(LocProtErr)] {
+            let b = s.n.qp.poll_transmit(s.now, 8, &mut s.n.host).unwrap();
+            assert!(!b.packet(b.count - 1).headers.bth.ack_req || result.is_err());
+            s.n.qp.sent(s.now, &b, result, &mut s.n.host);
+        }
+        assert!(!s.n.qp.is_quiet());
+        assert_eq!(s.seen(), [(0x0a, 100)]);
+        assert_eq!(s.seen(), []);
+        s.rx(ack(102, 0x1f, 2));
+        assert_eq!(s.done(), [(1, Success), (2, LocProtErr)]);
+        assert_eq!(s.state(), QpState::Err);
+    }
+}
+
+#[test]
+fn what_came_before_a_request_that_has_to_wait_here_can_be_asked_for() {
+    let mut s = script(config());
+    s.unlimited();
+    s.post(1, SendOp::Write, 8);
+    s.post(2, SendOp::Write, 8);
+    let poll = |s: &mut Script| s.n.qp.poll_transmit(s.now, 8, &mut s.n.host).unwrap();
+    let first = poll(&mut s);
+    assert_eq!(s.n.qp.ask_before(&first, &mut s.n.host), None);
+    s.n.qp.sent(s.now, &first, Ok(()), &mut s.n.host);
+    let second = poll(&mut s);
+    let question = s.n.qp.ask_before(&second, &mut s.n.host).unwrap();
+    let h = question.packet(0).headers;
+    assert_eq!(
+        (h.bth.opcode, h.bth.psn, h.bth.ack_req),
+        (Opcode::RC_WRITE_ONLY, Psn::new(100), true)
+    );
+    s.rx(ack(101, 0x1f, 2));
+    assert_eq!(s.done(), [(1, Success)]);
+    assert_eq!(s.n.qp.ask_before(&second, &mut s.n.host), None);
+    s.n.qp.sent(s.now, &second, Ok(()), &mut s.n.host);
+    s.rx(ack(102, 0x1f, 3));
+    assert_eq!(s.done(), [(1, Success), (2, Success)]);
 }
 
 #[test]
@@ -1684,7 +1797,8 @@ fn nothing_is_sent_behind_a_failed_request() {
         .collect();
     n.qp.sent(now, &bursts[1], Err(LocProtErr), &mut n.host);
     s.post(4, SendOp::Write, 1);
-    assert_eq!(s.seen(), []);
+    // But for what asks for the first.
+    assert_eq!(s.seen(), [(0x0a, 99)]);
     assert_eq!(s.idle(), Idle::Failed);
 }
 

@@ -242,6 +242,13 @@ impl CompletionQueue {
         to.number("overrun", u64::from(overrun));
     }
 
+    /// Tells whether its consumer has so many completions to read before the next one, and didn't ask to
+    /// be told of that.
+    pub(crate) fn is_left_unread(&self, most: u32) -> bool {
+        let inner = self.inner.lock();
+        inner.armed == Armed::No && inner.entries.count() >= most
+    }
+
     /// Asks for a notification and tells whether completions are there already.
     pub(crate) fn arm(&self, what: CqNotify) -> bool {
         let mut inner = self.inner.lock();

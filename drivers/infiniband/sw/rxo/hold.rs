@@ -2,15 +2,16 @@
 
 //! Which messages wait a moment for others.
 //!
-//! A process that streams small messages and posts them one by one pays for each a visit to the
-//! queue pair and a walk through the network stack. So a message of such a stream that nobody is
-//! known to wait for is left in the ring: the next visit, whatever it is for, takes it along, and
-//! some travel as one. If none comes within [`HOLD_NS`], the timer's does. A thread that goes on
-//! with another queue pair takes along what it left behind in the one before ([`LeftBehind`]).
+//! A process that streams messages and posts them one by one pays for each a visit to the queue pair,
+//! a walk through the network stack and, if it wants a completion, an acknowledgement. So a message of
+//! such a stream that nobody is known to wait for is left in the ring: the next visit, whatever it is
+//! for, takes it along, small ones travel as one, and one ACK is enough for all. If no visit comes within
+//! [`HOLD_NS`], the timer's does. A thread that goes on with another queue pair takes along what it left
+//! behind in the one before ([`LeftBehind`]).
 //!
-//! Nobody waits for a message if its sender wants no completion and its receiver no event, and
-//! the receiver hasn't sent anything itself since the stream began: who answers is waited for.
-//! That may be wrong. If a stream broke off while messages waited, the next has to go on for longer
+//! Nobody waits for a message if its sender wants no completion, or has not even read those that are
+//! there, and its receiver wants no event and hasn't sent anything itself since the stream began: who
+//! answers is waited for. That may be wrong. If a stream broke off while messages waited, the next has to go on for longer
 //! before it counts as one, so what it costs in the end is little.
 //!
 //! What is read here a process wrote and may change at will. It decides about nothing but when its
@@ -28,6 +29,7 @@ use rdma::send_flags;
 
 use crate::{
     abi::send as at,
+    cq::CompletionQueue,
     ring::Ring,
     tx::Convoy, //
 };
@@ -38,16 +40,17 @@ pub(crate) const HOLD_NS: u64 = 1_000_000;
 const STREAM: u32 = 16;
 /// and so many after streams often broke off.
 const LONG_STREAM: u32 = 1 << 14;
-/// So many doorbells in a row leave what was posted, but for the last: as many as travel together.
+/// Doorbells in a row leave what was posted as long as that is less than so many packets: as many small
+/// messages as travel together. With more of long ones, their data would leave the CPU's caches.
 // CAST: it is small.
 const MOST: u32 = Convoy::MOST as u32;
+/// Bytes of a packet, as far as it matters here.
+const PACKET: u32 = 4096;
 /// By so great a part less is needed after they did: what messages gain that are held until then makes
 /// up for a stream that broke off, after which four times as many are needed.
 const RECOVERY: u32 = 8;
-/// A longer message has a burst of its own.
-const SMALL: u32 = 4096;
-/// Who is waited for: the sender for a completion, the receiver by an event.
-const AWAITED: u32 = send_flags::SIGNALED | send_flags::SOLICITED;
+/// A process that has so many completions to read doesn't wait for the next: more than may be missing.
+const UNREAD: u32 = MOST;
 
 /// What becomes of a message that a doorbell was rung for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +100,9 @@ impl LeftBehind {
 /// then does no harm.
 pub(crate) struct Hold {
     ring: Ring,
-    /// Doorbells whose messages wait.
+    /// Each message has a completion.
+    signal_all: bool,
+    /// Packets of the messages that wait.
     waiting: Atomic<u32>,
     /// The producer's index at the last doorbell.
     index: Atomic<u32>,
@@ -110,9 +115,10 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    pub(crate) fn new(ring: Ring) -> Self {
+    pub(crate) fn new(ring: Ring, signal_all: bool) -> Self {
         Self {
             ring,
+            signal_all,
             waiting: Atomic::new(0),
             index: Atomic::new(0),
             rung_at: Atomic::new(0),
@@ -121,8 +127,9 @@ impl Hold {
         }
     }
 
-    /// A doorbell was rung. If what was posted waits, it is counted among what does.
-    pub(crate) fn rung(&self, now: u64) -> Fate {
+    /// A doorbell was rung. If what was posted waits, it is counted among what does. `cq` is where the
+    /// sends complete.
+    pub(crate) fn rung(&self, now: u64, cq: &CompletionQueue) -> Fate {
         let newest = self.index.load(Relaxed);
         let producer = self.ring.producer();
         let since = now.wrapping_sub(self.rung_at.load(Relaxed));
@@ -137,19 +144,32 @@ impl Hold {
         if self.ring.next(newest) != producer || since > HOLD_NS {
             return Fate::Leaves;
         }
-        let awaited = self.ring.word(newest, at::FLAGS) & AWAITED != 0;
-        if awaited || self.ring.word(newest, at::LENGTH) > SMALL {
+        let flags = self.ring.word(newest, at::FLAGS);
+        let packets = self.ring.word(newest, at::LENGTH).div_ceil(PACKET).max(1);
+        let completes = self.signal_all || flags & send_flags::SIGNALED != 0;
+        if flags & send_flags::SOLICITED != 0
+            || packets >= MOST
+            || completes && !cq.is_left_unread(UNREAD)
+        {
             return Fate::Leaves;
         }
         // Visible to who looks after it has set the timer, see `is_waiting`.
-        match self.waiting.fetch_add(1, Full) {
+        match self.waiting.fetch_add(packets, Full) {
             0 => Fate::WaitsFirst,
-            n if n < MOST - 1 => Fate::Waits,
+            n if n.saturating_add(packets) < MOST => Fate::Waits,
             _ => {
                 let less = needed.saturating_sub(needed / RECOVERY).max(STREAM);
                 self.needed.store(less, Relaxed);
                 Fate::Leaves
             }
+        }
+    }
+
+    /// What waited, and what was posted last, has been sent.
+    pub(crate) fn left(&self) {
+        // However long that took, the process could not go on meanwhile.
+        if self.stream.load(Relaxed) >= self.needed.load(Relaxed) {
+            self.rung_at.store(softirq::now_ns(), Relaxed);
         }
     }
 

@@ -184,6 +184,11 @@ impl Unsent {
         }
     }
 
+    /// Whether it was not put off yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.tries == 0
+    }
+
     /// Whether the network is not to be asked again yet, however often someone comes by: it counts
     /// how often it was.
     fn rests(&self) -> bool {
@@ -348,12 +353,9 @@ pub(crate) fn now() -> Instant {
 impl QueuePair {
     /// Makes a queue pair in RESET.
     pub(crate) fn new(p: Parts) -> Result<Arc<Self>> {
-        // Whoever wants a completion of each message waits for each.
-        let holds = p.user
-            && p.kind == QpKind::Rc
-            && !p.signal_all
-            && crate::module_parameters::hold.value() != 0;
-        let hold = p.sq.ring().filter(|_| holds).map(Hold::new);
+        let holds = p.user && p.kind == QpKind::Rc && crate::module_parameters::hold.value() != 0;
+        let hold = p.sq.ring().filter(|_| holds);
+        let hold = hold.map(|ring| Hold::new(ring, p.signal_all));
         let qp = {
             let (ty, with_srq) = (transport_type(p.kind), p.srq.is_some());
             move || {
@@ -663,7 +665,13 @@ impl QueuePair {
                     inner.one_by_one = false;
                     inner.qp.sent(now, burst, Ok(()), &mut inner.host);
                 }
-                Ok(Some(rest)) => return Some(inner.put_off(Unsent::new(*burst), rest)),
+                Ok(Some(rest)) => {
+                    if let Some(question) = inner.ask_before(burst, rest) {
+                        // It is not worth another try.
+                        let _ = inner.send(&question, 0, self.number);
+                    }
+                    return Some(inner.put_off(Unsent::new(*burst), rest));
+                }
                 Err(status) => inner.qp.sent(now, burst, Err(status), &mut inner.host),
             }
             now = later(now, burst.count);
@@ -756,7 +764,7 @@ impl QueuePair {
     pub(crate) fn doorbell(this: ArcBorrow<'_, Self>) -> Result {
         if let Some(hold) = &this.hold {
             let now = softirq::now_ns();
-            let fate = hold.rung(now);
+            let fate = hold.rung(now, &this.send_cq);
             if fate == Fate::WaitsFirst {
                 this.timer.arm_at_latest(this, now.saturating_add(HOLD_NS));
             }
@@ -772,7 +780,11 @@ impl QueuePair {
                 return Ok(());
             }
         }
-        Self::send_posted(this)
+        let result = Self::send_posted(this);
+        if let Some(hold) = &this.hold {
+            hold.left();
+        }
+        result
     }
 
     /// Tells whether there is something in its ring that waits.
@@ -1141,6 +1153,14 @@ impl Inner {
         self.unsent.insert(unsent).again_at
     }
 
+    /// What asks for an acknowledgement of all before a burst, which was to ask for it and waits for
+    /// memory. How long that takes may be up to the process, and it may wait for a completion.
+    pub(crate) fn ask_before(&mut self, burst: &Burst, rest: Rest) -> Option<Burst> {
+        (rest.why == Wait::Pages)
+            .then(|| self.qp.ask_before(burst, &mut self.host))
+            .flatten()
+    }
+
     /// Tells whether something waits for memory. For the transport, time stands still then: what it
     /// waits for may be just that.
     fn awaits_pages(&self) -> bool {
@@ -1207,7 +1227,7 @@ impl Inner {
     /// The network has no room for an ACK that had been made: there is to be another, that waits here.
     fn ack_was_refused(&mut self) {
         self.acks_here = true;
-        self.qp.ack_lost();
+        self.qp.ack_anyway();
     }
 
     /// Lets a burst of requests, or a small answer, travel with others that come after it or before
@@ -1258,6 +1278,9 @@ impl Inner {
         if waiting.is_empty() {
             waiting.tries = 0;
             waiting.look_at = softirq::now_ns().saturating_add(PAGES_NS);
+            if parsed.is_request() {
+                self.qp.ack_anyway();
+            }
         }
         let room = waiting.packets.len() < WAITING && buf.is_some();
         let waiter = Waiter {

@@ -68,7 +68,7 @@ module! {
         },
         hold: u8 {
             default: 1,
-            description: "Whether small messages of a stream that nobody waits for wait for others (1) or not (0)",
+            description: "Whether messages of a stream that nobody waits for wait for others (1) or not (0)",
         },
         check_local: u8 {
             default: 0,

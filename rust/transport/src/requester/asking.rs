@@ -3,7 +3,8 @@
 //! When the peer is asked for an acknowledgement.
 //!
 //! It is up to the requester which packets have the AckReq bit. Where a completion is wanted, the last packet of the message
-//! asks. A message that nobody waits for is acknowledged by and by, with those that follow. Should none follow, a request
+//! asks, or that of the last one of several that leave one after the other, unless they are long. A message that nobody waits
+//! for is acknowledged by and by, with those that follow. Should none follow, a request
 //! that was acknowledged long ago is repeated, without its data: a duplicate is not carried out again, and answered with
 //! how far the peer has come (C9-105). The same question is asked where the peer told of no receive left: it may have some
 //! by now. A peer that always had is not asked any more, until it says that it wasn't ready.
@@ -20,12 +21,19 @@ use crate::env::{
 use crate::opcode::Opcode;
 use crate::psn::Psn;
 use crate::qp::Qp;
-use crate::ring::SendSlot;
+use crate::ring::{
+    Progress,
+    SendSlot, //
+};
 use crate::time::{
     Duration,
     Instant, //
 };
-use crate::verbs::QpState;
+use crate::verbs::{
+    QpState,
+    QpType,
+    SendOp, //
+};
 use crate::wire::{
     Bth,
     Ext,
@@ -114,6 +122,13 @@ impl Asking {
         self.had_credit >= self.trust
     }
 
+    /// Nothing of the request that begins at `first` can be sent, though it was to ask for what came before: that is to be
+    /// asked for at once.
+    pub(super) fn left_undone(&mut self, first: Psn) {
+        self.until = first;
+        self.due = true;
+    }
+
     /// The peer had none.
     pub(crate) fn had_no_receive(&mut self) {
         if self.has_always_credit() {
@@ -124,13 +139,38 @@ impl Asking {
 }
 
 impl<E: Env> Qp<E> {
-    /// Whether the last packet of a message asks; `again` if it was sent before.
-    pub(super) fn asks_at_end(&self, entry: &SendSlot, again: bool) -> bool {
-        let awaited = self.sig_all || entry.wqe.flags.signaled;
+    /// Whether the last packet of a message asks. `room` is what is left for packets after it.
+    pub(super) fn asks_at_end(&self, index: u32, entry: &SendSlot, room: u32) -> bool {
+        let again = self.req.pos != self.req.edge;
+        let awaited =
+            (self.sig_all || entry.wqe.flags.signaled) && !self.goes_on(index, entry, room);
         let scarce = entry.wqe.op.takes_receive() && !self.req.has_credit(entry.ssn.add(SCARCE));
         // Work requests leave the queue when they are acknowledged.
         let filling = self.sq.used() > self.sq.capacity() / 2;
         awaited || scarce || filling || again || self.state == QpState::Sqd
+    }
+
+    /// Whether the next message leaves right after that of `entry` and is acknowledged like it, so that it may ask for both.
+    /// Should it fail here, see [`Asking::left_undone`]; should it have to wait, see [`Self::ask_before`].
+    fn goes_on(&self, index: u32, entry: &SendSlot, room: u32) -> bool {
+        let next = index.wrapping_add(1);
+        let next = self.sq.get(next).filter(|_| self.sq.is_live(next));
+        next.is_some_and(|next| {
+            let op = next.wqe.op;
+            room > 0
+                && next.progress == Progress::Posted
+                && op != SendOp::Local
+                && !op.needs_response()
+                && !next.wqe.flags.fence
+                && (!op.takes_receive() || self.req.has_credit(entry.ssn.next()))
+        })
+    }
+
+    /// The packet that asks for what came before a burst that has to wait where it is, and for which time stands still
+    /// meanwhile; [`None`] if nothing did.
+    pub fn ask_before(&self, burst: &Burst, env: &mut E) -> Option<Burst> {
+        let waits = burst.is_request() && self.ty == QpType::Rc && self.comp.una != burst.psn();
+        waits.then(|| self.empty_duplicate(env))
     }
 
     /// Packets were sent up to `to`; the last that asked comes just before `asked`.
