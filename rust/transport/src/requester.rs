@@ -745,7 +745,7 @@ impl<E: Env> Qp<E> {
             Err(status) => {
                 entry.progress = Progress::Failed(status);
                 // What came before completes first, and may have left it to this one to ask.
-                if !entry.contains(self.comp.una) {
+                if reliable && !entry.contains(self.comp.una) {
                     self.req.asking.left_undone(entry.first);
                 }
                 // Nothing after it is sent any more.

@@ -542,6 +542,76 @@ fn what_came_before_a_request_that_fails_here_is_asked_for() {
     }
 }
 
+/// Whatever comes before, and whatever fails here: what came before is acknowledged, and the error told, within a while that
+/// has nothing to do with the ACK timeout.
+#[test]
+fn error_of_a_request_is_told_without_an_ack_timeout() {
+    let before: [fn(&mut SendWqe); 4] = [
+        |w| w.op = SendOp::Write,
+        |w| w.op = SendOp::Send,
+        |w| w.length = 0,
+        |w| w.flags.signaled = true,
+    ];
+    let failing = [
+        SendOp::Write,
+        SendOp::Send,
+        SendOp::Local,
+        SendOp::Read,
+        SendOp::AtomicWrite,
+    ];
+    for (change, op) in before.iter().flat_map(|b| failing.map(|f| (b, f))) {
+        for together in [true, false] {
+            let mut s = script(Config {
+                timeout: 0,
+                max_rd_atomic: 0,
+                ..config()
+            });
+            s.unlimited();
+            s.n.host.local_fault = Some(LocProtErr);
+            let mut psn = 100;
+            for id in 1..4 {
+                let mut w = wqe(id, SendOp::Write, 300, BASE + 0x8000, RKEY);
+                w.flags.signaled = false;
+                if id < 3 {
+                    change(&mut w);
+                } else {
+                    w.op = op;
+                    w.length = 8;
+                    w.flags.signaled = true;
+                }
+                s.n.post(s.now, BASE, w).unwrap();
+                if id < 3 && together {
+                    continue;
+                }
+                while let Some(b) = s.n.qp.poll_transmit(s.now, 8, &mut s.n.host) {
+                    let fails = id == 3 && b.slot() == Some(3);
+                    let result = if fails { Err(LocProtErr) } else { Ok(()) };
+                    s.n.qp.sent(s.now, &b, result, &mut s.n.host);
+                    let last = b.packet(b.count - 1).headers.bth;
+                    if !fails && b.is_request() {
+                        psn = last.psn.get();
+                    }
+                    if !fails && last.ack_req {
+                        s.rx(ack(psn, 0x1f, 9));
+                    }
+                }
+            }
+            let begin = s.now;
+            while s.state() == QpState::Rts && s.n.qp.deadline().is_some() {
+                s.wait();
+                let asked = asked(&mut s);
+                if asked.contains(&true) {
+                    s.rx(ack(psn, 0x1f, 9));
+                }
+            }
+            let ended = s.done().last().map(|d| d.0);
+            assert_eq!(ended, Some(3), "{op:?}, together: {together}");
+            assert_eq!(s.state(), QpState::Err);
+            assert!(s.now.saturating_since(begin) < Duration::from_micros(3000));
+        }
+    }
+}
+
 #[test]
 fn what_came_before_a_request_that_has_to_wait_here_can_be_asked_for() {
     let mut s = script(config());
