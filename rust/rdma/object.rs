@@ -123,6 +123,14 @@ impl<P: Provider> Pd<P> {
     }
 }
 
+impl<P: Provider> Cq<P> {
+    /// Returns the device that the CQ belongs to.
+    pub fn device(&self) -> &Device<P> {
+        // SAFETY: As for a PD: a CQ holds its device.
+        unsafe { Object::from_raw((*self.as_raw()).device) }
+    }
+}
+
 impl<P: Provider> Qp<P> {
     /// Returns the QP number.
     pub fn number(&self) -> u32 {

@@ -387,6 +387,41 @@ static int unread_armed(void)
 	return unread(false, false, SOLICITED);
 }
 
+/*
+ * Who posts one more, and goes to sleep until it completes, waits for it:
+ * 15-verbs.sh looks at how many were left to wait, which no more are soon if
+ * that proves wrong each time.
+ */
+static int unread_asleep(void)
+{
+	struct opts o = options();
+	bool early = false;	/* it completed before that was asked for */
+	struct pair p;
+	int i;
+
+	o.channel = true;
+	run_ok(pair_up(&p, &o));
+	run_ok(post_receives(&p.b, COUNT));
+	for (i = 0; i < COUNT; i++) {
+		/* By then 32 are left unread, and one after a pause never waits. */
+		if (i == 32)
+			usleep(50000);
+		check_ok(post_quietly(&p.a, i, IBV_SEND_SIGNALED));
+		if (early) {
+			/* It brings the event that was asked for before. */
+			check(get_cq_event(&p.a, 3000) == 1);
+			early = false;
+		} else if (i > 32) {
+			check_ok(ibv_req_notify_cq(p.a.scq, 0));
+			early = get_cq_event(&p.a, 20) != 1;
+		}
+		run_ok(arrived(&p.b, i));
+	}
+	for (i = 0; i < COUNT; i++)
+		run_ok(expect_wc(p.a.scq, i, IBV_WC_SUCCESS, 3000, NULL));
+	return pair_down(&p);
+}
+
 /* Completions are read as they come: somebody waits for each. */
 static int read_each(void)
 {
@@ -472,6 +507,7 @@ static const struct testcase cases[] = {
 	{ "unread_sig_all", unread_sig_all },
 	{ "unread_long", unread_long, 60 },
 	{ "unread_armed", unread_armed },
+	{ "unread_asleep", unread_asleep },
 	{ "read_each", read_each },
 	{ "before_a_fault", before_a_fault },
 };

@@ -7,7 +7,7 @@
 //! such a stream that nobody is known to wait for is left in the ring: the next visit, whatever it is
 //! for, takes it along, small ones travel as one, and one ACK is enough for all. If no visit comes within
 //! [`HOLD_NS`], the timer's does. A thread that goes on with another queue pair takes along what it left
-//! behind in the one before ([`LeftBehind`]).
+//! behind in the one before ([`LeftBehind`]), and so does one that asks to be told of the next completion.
 //!
 //! Nobody waits for a message if its sender wants no completion, or has not even read those that are
 //! there, and its receiver wants no event and hasn't sent anything itself since the stream began: who
@@ -91,6 +91,16 @@ impl LeftBehind {
         }
         // CAST: its lower half.
         Some(was as u32).filter(|&other| mine && other != number)
+    }
+
+    /// The process wants to be told of the next completion. Returns the queue pair that messages may
+    /// still wait in.
+    pub(crate) fn awaited(&self) -> Option<u32> {
+        if self.0.load(Relaxed) == 0 {
+            return None;
+        }
+        // CAST: its lower half. 0 is no number of a queue pair.
+        Some(self.0.xchg(0, Relaxed) as u32).filter(|&number| number != 0)
     }
 }
 

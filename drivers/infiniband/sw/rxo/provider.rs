@@ -464,7 +464,13 @@ impl Provider for Rxo {
     }
 
     fn req_notify_cq(cq: &Cq<Self>, what: CqNotify) -> Result<bool> {
-        Ok(cq.data().cq.arm(what))
+        let (queue, port) = (&cq.data().cq, cq.device().data());
+        let missed = queue.arm(what);
+        // Whoever goes to sleep until there is one waits for what was left in the ring, too.
+        if let Some(number) = queue.left_behind.awaited().filter(|_| !what.solicited_only) {
+            QueuePair::send_left_behind(port, number);
+        }
+        Ok(missed)
     }
 
     /// # Errors

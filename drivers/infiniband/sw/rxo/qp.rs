@@ -769,11 +769,7 @@ impl QueuePair {
                 this.timer.arm_at_latest(this, now.saturating_add(HOLD_NS));
             }
             if let Some(other) = this.send_cq.left_behind.rung(this.number, fate) {
-                let other = this.port.ns.switch.get(other);
-                if let Some(other) = other.filter(|other| other.is_holding()) {
-                    // How that ends concerns its own completions.
-                    let _ = Self::send_posted(other.as_arc_borrow());
-                }
+                Self::send_left_behind(&this.port, other);
             }
             if fate != Fate::Leaves {
                 this.port.stats.count(Stat::TxHeld);
@@ -785,6 +781,15 @@ impl QueuePair {
             hold.left();
         }
         result
+    }
+
+    /// Sends what waits in the ring of queue pair `number`, if that is still there.
+    pub(crate) fn send_left_behind(port: &Port, number: u32) {
+        let this = port.ns.switch.get(number);
+        if let Some(this) = this.filter(|this| this.is_holding()) {
+            // How that ends concerns its own completions.
+            let _ = Self::send_posted(this.as_arc_borrow());
+        }
     }
 
     /// Tells whether there is something in its ring that waits.
