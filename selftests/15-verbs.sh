@@ -5,6 +5,8 @@
 
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
+# shellcheck source=selftests/lib/wire.sh
+. "$(dirname "$0")/lib/wire.sh"
 must_build data data.c rig.c
 must_build errors errors.c rig.c
 must_build quiet quiet.c rig.c
@@ -25,9 +27,10 @@ if [ "$RXO_DRIVER" = rxo ]; then
 	held()
 	{
 		local held
-		held=$(counter a tx_held)
+		snapshot
 		"$BIN/quiet" -a "hosta:$DEVA" -b "hostb:$DEVB" "$3" || return 1
-		held=$(($(counter a tx_held) - held))
+		after
+		held=$(counted a tx_held)
 		echo "$held waited"
 		[ "$held" -ge "$1" ] && [ "$held" -le "$2" ]
 	}

@@ -7,6 +7,8 @@
 
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
+# shellcheck source=selftests/lib/wire.sh
+. "$(dirname "$0")/lib/wire.sh"
 must_build odp odp.c rig.c
 must_build data data.c rig.c
 must_build errors errors.c rig.c
@@ -43,11 +45,11 @@ asked_before()
 {
 	[ "$RXO_DRIVER" = rxo ] || { skip "counters of rxo"; return; }
 	local acks probes tx rx
-	acks=$(counter a rx_acks) probes=$(counter a tx_ack_probes)
-	tx=$(counter a tx_page_waits) rx=$(counter b rx_page_waits)
+	snapshot
 	"$BIN/odp" -a "hosta:$DEVA" -b "hostb:$DEVB" odp_before_absent || return 1
-	acks=$(($(counter a rx_acks) - acks)) probes=$(($(counter a tx_ack_probes) - probes))
-	tx=$(($(counter a tx_page_waits) - tx)) rx=$(($(counter b rx_page_waits) - rx))
+	after
+	acks=$(counted a rx_acks) probes=$(counted a tx_ack_probes)
+	tx=$(counted a tx_page_waits) rx=$(counted b rx_page_waits)
 	echo "waits: $tx sent, $rx received; $probes questions, $acks ACKs"
 	[ $tx -gt 0 ] && [ $rx -gt 0 ] && [ $probes -ge $tx ] && [ $acks -ge $((15 + tx + rx)) ]
 }

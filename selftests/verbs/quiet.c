@@ -104,6 +104,20 @@ static int quiet_stream(void)
 	return pair_down(&p);
 }
 
+/* The i-th message as part of a list. */
+static void prepare(struct ep *from, int i, struct ibv_send_wr *wr,
+		    struct ibv_sge *sge)
+{
+	sge->addr = (uintptr_t)from->buf + i * SLOT;
+	sge->length = len_of(i);
+	sge->lkey = from->mr->lkey;
+	fill(from->buf + i * SLOT, len_of(i), i);
+	wr->wr_id = i;
+	wr->opcode = IBV_WR_SEND;
+	wr->sg_list = sge;
+	wr->num_sge = 1;
+}
+
 /* Several in one system call. */
 static int quiet_lists(void)
 {
@@ -119,15 +133,7 @@ static int quiet_lists(void)
 		run_ok(post_receives(&p.b, COUNT));
 		for (i = 0; i < COUNT; i += n) {
 			for (k = 0; k < n && i + k < COUNT; k++) {
-				sge[k].addr = (uintptr_t)p.a.buf +
-					      (i + k) * SLOT;
-				sge[k].length = len_of(i + k);
-				sge[k].lkey = p.a.mr->lkey;
-				fill(p.a.buf + (i + k) * SLOT, len_of(i + k),
-				     i + k);
-				wr[k].opcode = IBV_WR_SEND;
-				wr[k].sg_list = &sge[k];
-				wr[k].num_sge = 1;
+				prepare(&p.a, i + k, &wr[k], &sge[k]);
 				wr[k].next = &wr[k + 1];
 			}
 			wr[k - 1].next = NULL;
@@ -330,21 +336,17 @@ static int quiet_long(void)
 	return ret;
 }
 
-/* What the send CQ of a stream whose completions nobody reads is asked. */
-enum ask { NOTHING, SOLICITED };
-
 /*
  * Each has a completion, and none is read before all have arrived. They come,
  * though no more are posted.
  */
-static int unread(bool sig_all, bool long_ones, enum ask ask)
+static int unread(bool sig_all, bool armed)
 {
 	struct opts o = options();
 	unsigned int flags = sig_all ? 0 : IBV_SEND_SIGNALED;
 	struct pair p;
 	int i, round;
 
-	longer = long_ones;
 	o.sq_sig_all = sig_all;
 	o.channel = true;
 	run_ok(pair_up(&p, &o));
@@ -352,7 +354,7 @@ static int unread(bool sig_all, bool long_ones, enum ask ask)
 		int n = round < 3 ? COUNT : 33 + rand() % (COUNT - 33);
 
 		run_ok(post_receives(&p.b, n));
-		if (ask == SOLICITED)
+		if (armed)
 			check_ok(ibv_req_notify_cq(p.a.scq, 1));
 		for (i = 0; i < n; i++)
 			check_ok(post_quietly(&p.a, i, flags));
@@ -362,29 +364,33 @@ static int unread(bool sig_all, bool long_ones, enum ask ask)
 					 NULL));
 	}
 	run_ok(expect_no_wc(p.a.scq, 0));
-	longer = false;
 	return pair_down(&p);
 }
 
 static int unread_stream(void)
 {
-	return unread(false, false, NOTHING);
+	return unread(false, false);
 }
 
 static int unread_sig_all(void)
 {
-	return unread(true, false, NOTHING);
+	return unread(true, false);
 }
 
 static int unread_long(void)
 {
-	return unread(false, true, NOTHING);
+	int ret;
+
+	longer = true;
+	ret = unread_stream();
+	longer = false;
+	return ret;
 }
 
 /* Its process wants to be told of the next one with an event, or an error. */
 static int unread_armed(void)
 {
-	return unread(false, false, SOLICITED);
+	return unread(false, true);
 }
 
 /*
@@ -443,52 +449,49 @@ static int read_each(void)
  * The last of a few that are posted at once, or one by one, fails where it is.
  * Those before it end well, and soon, though no timeout would see to that.
  */
-static int before_a_fault(void)
+static int fault_after(unsigned int flags, bool at_once)
 {
-	const unsigned int flags[] = { 0, IBV_SEND_SIGNALED };
+	struct ibv_send_wr wr[4] = { }, *bad;
 	struct opts o = options();
-	unsigned int f, at_once, k;
+	struct ibv_sge sge[4];
+	struct pair p;
+	uint64_t start;
+	int k;
 
 	o.timeout = 0;
-	for (f = 0; f < ARRAY_SIZE(flags); f++)
-		for (at_once = 0; at_once < 2; at_once++) {
-			struct ibv_send_wr wr[4] = { }, *bad;
-			struct ibv_sge sge[4];
-			struct pair p;
-			uint64_t start;
+	run_ok(pair_up(&p, &o));
+	for (k = 0; k < 4; k++) {
+		prepare(&p.a, k, &wr[k], &sge[k]);
+		/* Which needs no credit: ACKs bring that. */
+		wr[k].opcode = IBV_WR_RDMA_WRITE;
+		wr[k].wr.rdma.remote_addr = (uintptr_t)p.b.buf + k * SLOT;
+		wr[k].wr.rdma.rkey = p.b.mr->rkey;
+		wr[k].send_flags = flags;
+		if (at_once && k)
+			wr[k - 1].next = &wr[k];
+	}
+	sge[3].lkey++;
+	wr[3].send_flags = IBV_SEND_SIGNALED;
+	start = now_us();
+	for (k = 0; k < (at_once ? 1 : 4); k++)
+		check_ok(ibv_post_send(p.a.qp, &wr[k], &bad));
+	for (k = flags ? 0 : 3; k < 4; k++)
+		run_ok(expect_wc(p.a.scq, k, k == 3 ? IBV_WC_LOC_PROT_ERR :
+				 IBV_WC_SUCCESS, 3000, NULL));
+	check(now_us() - start < 3000000);
+	for (k = 0; k < 3; k++)
+		check(check_fill(p.b.buf + k * SLOT, len_of(k), k) < 0);
+	return pair_down(&p);
+}
 
-			run_ok(pair_up(&p, &o));
-			for (k = 0; k < 4; k++) {
-				sge[k] = (struct ibv_sge){
-					(uintptr_t)p.a.buf + k * SLOT, len_of(k),
-					p.a.mr->lkey + (k == 3) };
-				fill(p.a.buf + k * SLOT, len_of(k), k);
-				wr[k].wr_id = k;
-				/* Which needs no credit: ACKs bring that. */
-				wr[k].opcode = IBV_WR_RDMA_WRITE;
-				wr[k].wr.rdma.remote_addr =
-					(uintptr_t)p.b.buf + k * SLOT;
-				wr[k].wr.rdma.rkey = p.b.mr->rkey;
-				wr[k].send_flags = k == 3 ? IBV_SEND_SIGNALED :
-							    flags[f];
-				wr[k].sg_list = &sge[k];
-				wr[k].num_sge = 1;
-				if (at_once && k)
-					wr[k - 1].next = &wr[k];
-			}
-			start = now_us();
-			for (k = 0; k < (at_once ? 1 : 4); k++)
-				check_ok(ibv_post_send(p.a.qp, &wr[k], &bad));
-			for (k = flags[f] ? 0 : 3; k < 4; k++)
-				run_ok(expect_wc(p.a.scq, k, k == 3 ?
-						 IBV_WC_LOC_PROT_ERR :
-						 IBV_WC_SUCCESS, 3000, NULL));
-			check(now_us() - start < 3000000);
-			for (k = 0; k < 3; k++)
-				check(check_fill(p.b.buf + k * SLOT, len_of(k),
-						 k) < 0);
-			run_ok(pair_down(&p));
-		}
+static int before_a_fault(void)
+{
+	int at_once;
+
+	for (at_once = 0; at_once < 2; at_once++) {
+		run_ok(fault_after(0, at_once));
+		run_ok(fault_after(IBV_SEND_SIGNALED, at_once));
+	}
 	return 0;
 }
 

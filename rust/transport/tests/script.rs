@@ -260,17 +260,27 @@ fn ack_is_asked_for_at_the_end_and_every_so_often() {
     let asked = asked(&mut s);
     assert_eq!(asked.len(), 100);
     assert!(asked[99]);
-    for run in asked.split(|a| *a) {
-        assert!(run.len() < ACK_INTERVAL as usize);
-    }
+    assert_asks_often(&asked);
     assert_eq!(asked.iter().filter(|a| **a).count(), 4);
 }
 
 /// Posts a message whose completion nobody waits for.
 fn post_quietly(s: &mut Script, id: u64, op: SendOp, len: u32) {
+    post_as(s, id, op, len, |w| w.flags.signaled = false);
+}
+
+/// Posts a message that is changed before.
+fn post_as(s: &mut Script, id: u64, op: SendOp, len: u32, change: impl FnOnce(&mut SendWqe)) {
     let mut w = wqe(id, op, len, BASE + 0x8000, RKEY);
-    w.flags.signaled = false;
+    change(&mut w);
     s.n.post(s.now, BASE, w).unwrap();
+}
+
+/// None of the packets is far from one that asks.
+fn assert_asks_often(asked: &[bool]) {
+    for run in asked.split(|a| *a) {
+        assert!(run.len() < ACK_INTERVAL as usize);
+    }
 }
 
 /// Which of the packets sent ask.
@@ -478,9 +488,7 @@ fn last_of_many_messages_is_not_waited_for() {
         s.post(id, SendOp::Write, 1);
     }
     let asked = asked(&mut s);
-    for run in asked.split(|a| *a) {
-        assert!(run.len() < ACK_INTERVAL as usize);
-    }
+    assert_asks_often(&asked);
     assert!(asked[99]);
 }
 
@@ -496,9 +504,7 @@ fn message_asks_where_the_next_one_may_not_leave_at_once() {
         let mut s = script(config());
         s.unlimited();
         s.post(1, SendOp::Write, 8);
-        let mut w = wqe(2, SendOp::Write, 8, BASE + 0x8000, RKEY);
-        change(&mut w);
-        s.n.post(s.now, BASE, w).unwrap();
+        post_as(&mut s, 2, SendOp::Write, 8, change);
         assert!(asked(&mut s)[0]);
     }
     // Nor without credit, or room in the window.
@@ -524,9 +530,9 @@ fn what_came_before_a_request_that_fails_here_is_asked_for() {
             ..config()
         });
         s.unlimited();
-        let mut w = wqe(1, SendOp::Write, 300, BASE + 0x8000, RKEY);
-        w.flags.signaled = signaled;
-        s.n.post(s.now, BASE, w).unwrap();
+        post_as(&mut s, 1, SendOp::Write, 300, |w| {
+            w.flags.signaled = signaled
+        });
         s.post(2, SendOp::Write, 8);
         for result in [Ok(()), Err(LocProtErr)] {
             let b = s.n.qp.poll_transmit(s.now, 8, &mut s.n.host).unwrap();
@@ -570,18 +576,16 @@ fn error_of_a_request_is_told_without_an_ack_timeout() {
             s.n.host.local_fault = Some(LocProtErr);
             let mut psn = 100;
             for id in 1..4 {
-                let mut w = wqe(id, SendOp::Write, 300, BASE + 0x8000, RKEY);
-                w.flags.signaled = false;
-                if id < 3 {
-                    change(&mut w);
+                if id == 3 {
+                    s.post(id, op, 8);
                 } else {
-                    w.op = op;
-                    w.length = 8;
-                    w.flags.signaled = true;
-                }
-                s.n.post(s.now, BASE, w).unwrap();
-                if id < 3 && together {
-                    continue;
+                    post_as(&mut s, id, SendOp::Write, 300, |w| {
+                        w.flags.signaled = false;
+                        change(w);
+                    });
+                    if together {
+                        continue;
+                    }
                 }
                 while let Some(b) = s.n.qp.poll_transmit(s.now, 8, &mut s.n.host) {
                     let fails = id == 3 && b.slot() == Some(3);
@@ -647,9 +651,7 @@ fn unawaited_messages_ask_every_so_often() {
         post_quietly(&mut s, id, SendOp::Write, 1);
     }
     let asked = asked(&mut s);
-    for run in asked.split(|a| *a) {
-        assert!(run.len() < ACK_INTERVAL as usize);
-    }
+    assert_asks_often(&asked);
     assert_eq!(asked.iter().filter(|a| **a).count(), 3);
 }
 

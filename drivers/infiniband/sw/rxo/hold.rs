@@ -11,8 +11,8 @@
 //!
 //! Nobody waits for a message if its sender wants no completion, or has not even read those that are
 //! there, and its receiver wants no event and hasn't sent anything itself since the stream began: who
-//! answers is waited for. That may be wrong. If a stream broke off while messages waited, the next has to go on for longer
-//! before it counts as one, so what it costs in the end is little.
+//! answers is waited for. That may be wrong. If a stream broke off while messages waited, the next has
+//! to go on for longer before it counts as one, so what it costs in the end is little.
 //!
 //! What is read here a process wrote and may change at will. It decides about nothing but when its
 //! own messages leave.

@@ -117,10 +117,8 @@ pub(crate) fn pass(from: &mut Inner, to: &mut Inner, budget: u32, now: Instant) 
     let (burst, at) = (&unsent.burst, unsent.rest.at);
     match carry(from, to, burst, at, now) {
         Ok(Some(rest)) => {
-            if unsent.is_new() {
-                if let Some(question) = from.ask_before(burst, rest) {
-                    let _ = carry(from, to, &question, 0, now);
-                }
+            if let Some(question) = from.ask_before(&unsent, rest) {
+                let _ = carry(from, to, &question, 0, now);
             }
             from.put_off(unsent, rest);
             rest.at.saturating_sub(at)

@@ -467,8 +467,10 @@ impl Provider for Rxo {
         let (queue, port) = (&cq.data().cq, cq.device().data());
         let missed = queue.arm(what);
         // Whoever goes to sleep until there is one waits for what was left in the ring, too.
-        if let Some(number) = queue.left_behind.awaited().filter(|_| !what.solicited_only) {
-            QueuePair::send_left_behind(port, number);
+        if !what.solicited_only {
+            if let Some(number) = queue.left_behind.awaited() {
+                QueuePair::send_left_behind(port, number);
+            }
         }
         Ok(missed)
     }

@@ -184,11 +184,6 @@ impl Unsent {
         }
     }
 
-    /// Whether it was not put off yet.
-    pub(crate) fn is_new(&self) -> bool {
-        self.tries == 0
-    }
-
     /// Whether the network is not to be asked again yet, however often someone comes by: it counts
     /// how often it was.
     fn rests(&self) -> bool {
@@ -354,8 +349,8 @@ impl QueuePair {
     /// Makes a queue pair in RESET.
     pub(crate) fn new(p: Parts) -> Result<Arc<Self>> {
         let holds = p.user && p.kind == QpKind::Rc && crate::module_parameters::hold.value() != 0;
-        let hold = p.sq.ring().filter(|_| holds);
-        let hold = hold.map(|ring| Hold::new(ring, p.signal_all));
+        let ring = p.sq.ring().filter(|_| holds);
+        let hold = ring.map(|ring| Hold::new(ring, p.signal_all));
         let qp = {
             let (ty, with_srq) = (transport_type(p.kind), p.srq.is_some());
             move || {
@@ -666,11 +661,12 @@ impl QueuePair {
                     inner.qp.sent(now, burst, Ok(()), &mut inner.host);
                 }
                 Ok(Some(rest)) => {
-                    if let Some(question) = inner.ask_before(burst, rest) {
+                    let unsent = Unsent::new(*burst);
+                    if let Some(question) = inner.ask_before(&unsent, rest) {
                         // It is not worth another try.
                         let _ = inner.send(&question, 0, self.number);
                     }
-                    return Some(inner.put_off(Unsent::new(*burst), rest));
+                    return Some(inner.put_off(unsent, rest));
                 }
                 Err(status) => inner.qp.sent(now, burst, Err(status), &mut inner.host),
             }
@@ -1158,11 +1154,12 @@ impl Inner {
         self.unsent.insert(unsent).again_at
     }
 
-    /// What asks for an acknowledgement of all before a burst, which was to ask for it and waits for
-    /// memory. How long that takes may be up to the process, and it may wait for a completion.
-    pub(crate) fn ask_before(&mut self, burst: &Burst, rest: Rest) -> Option<Burst> {
-        (rest.why == Wait::Pages)
-            .then(|| self.qp.ask_before(burst, &mut self.host))
+    /// What asks for an acknowledgement of all before a burst, which was to ask for it and is put off
+    /// until there is memory, for the first time. How long that takes may be up to the process, and it
+    /// may wait for a completion.
+    pub(crate) fn ask_before(&mut self, unsent: &Unsent, rest: Rest) -> Option<Burst> {
+        (unsent.tries == 0 && rest.why == Wait::Pages)
+            .then(|| self.qp.ask_before(&unsent.burst, &mut self.host))
             .flatten()
     }
 

@@ -4,10 +4,10 @@
 //!
 //! It is up to the requester which packets have the AckReq bit. Where a completion is wanted, the last packet of the message
 //! asks, or that of the last one of several that leave one after the other, unless they are long. A message that nobody waits
-//! for is acknowledged by and by, with those that follow. Should none follow, a request
-//! that was acknowledged long ago is repeated, without its data: a duplicate is not carried out again, and answered with
-//! how far the peer has come (C9-105). The same question is asked where the peer told of no receive left: it may have some
-//! by now. A peer that always had is not asked any more, until it says that it wasn't ready.
+//! for is acknowledged by and by, with those that follow. Should none follow, a request that was acknowledged long ago is
+//! repeated, without its data: a duplicate is not carried out again, and answered with how far the peer has come (C9-105).
+//! The same question is asked where the peer told of no receive left: it may have some by now. A peer that always had is not
+//! asked any more, until it says that it wasn't ready.
 
 use super::ACK_INTERVAL;
 use crate::burst::{
@@ -153,9 +153,7 @@ impl<E: Env> Qp<E> {
     /// Whether the next message leaves right after that of `entry` and is acknowledged like it, so that it may ask for both.
     /// Should it fail here, see [`Asking::left_undone`]; should it have to wait, see [`Self::ask_before`].
     fn goes_on(&self, index: u32, entry: &SendSlot, room: u32) -> bool {
-        let next = index.wrapping_add(1);
-        let next = self.sq.get(next).filter(|_| self.sq.is_live(next));
-        next.is_some_and(|next| {
+        self.sq.get(index.wrapping_add(1)).is_some_and(|next| {
             let op = next.wqe.op;
             room > 0
                 && next.progress == Progress::Posted
