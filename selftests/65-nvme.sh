@@ -97,6 +97,17 @@ removed_under_io()
 	return $s
 }
 
+# The target posts what it has to say in hard interrupts.
+in_interrupts()
+{
+	local loop d ns=$CFG/subsystems/$NQN/namespaces/2
+	modprobe -qn null_blk || { skip "no null_blk in this kernel"; return; }
+	disk_in_interrupts && mkdir "$ns" && echo -n $loop >"$ns/device_path" &&
+		echo 1 >"$ns/enable" && d=/dev/$(disk) && d=${d%n1}n2 &&
+		eventually 10 test -b "$d" && disk_fio "$d" 16m || return 1
+	echo 0 >"$ns/enable" && rmdir "$ns" && modprobe -r null_blk
+}
+
 t "target" target_up
 [ $TAP_BAD != 0 ] || t "connect" connect
 if [ $TAP_BAD = 0 ]; then
@@ -104,6 +115,7 @@ if [ $TAP_BAD = 0 ]; then
 	t "fio with verify" on_disk disk_fio 16m
 	t "file system" on_disk disk_filesystem
 	t "no access was refused" disk_no_errors
+	t "answers posted in hard interrupts" in_interrupts
 	t "disconnect" disconnect
 	t "connect and disconnect" often
 	t "connect again" connect

@@ -103,6 +103,15 @@ often()
 	unused
 }
 
+# The server posts what it has to say in hard interrupts.
+in_interrupts()
+{
+	local loop
+	modprobe -qn null_blk || { skip "no null_blk in this kernel"; return; }
+	disk_in_interrupts && map && on_disk disk_fio 16m && unmap || return 1
+	modprobe -r null_blk
+}
+
 state_is() { [ "$(cat "$CLIENT/paths/$1/state")" = "$2" ]; }
 
 # Each path is taken away under I/O and comes back: the other carries on, and
@@ -203,6 +212,7 @@ if [ $TAP_BAD = 0 ]; then
 	t "read-only" read_only
 	t "by IPv6" by_ipv6
 	t "mapped often" often
+	t "answers posted in hard interrupts" in_interrupts
 	t "a path lost under I/O" fail_over
 	t "session ended under I/O" ended_under_io
 	t "device removed under I/O" device_removed

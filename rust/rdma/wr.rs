@@ -79,7 +79,7 @@ pub struct Sge {
 pub(crate) unsafe fn sges<'a>(
     list: *const bindings::ib_sge,
     n: i32,
-) -> impl Iterator<Item = Sge> + Clone + 'a {
+) -> impl ExactSizeIterator<Item = Sge> + Clone + 'a {
     let n = usize::try_from(n).unwrap_or(0);
     let list = if list.is_null() || n == 0 {
         &[]
@@ -182,7 +182,7 @@ impl<'a, P: Provider> SendWr<'a, P> {
     }
 
     /// The scatter/gather list.
-    pub fn sges(&self) -> impl Iterator<Item = Sge> + 'a {
+    pub fn sges(&self) -> impl ExactSizeIterator<Item = Sge> + 'a {
         // SAFETY: Part of a valid work request.
         unsafe { sges(self.raw().sg_list, self.raw().num_sge) }
     }
@@ -334,7 +334,7 @@ impl<'a> RecvWr<'a> {
     }
 
     /// The scatter/gather list.
-    pub fn sges(&self) -> impl Iterator<Item = Sge> + 'a {
+    pub fn sges(&self) -> impl ExactSizeIterator<Item = Sge> + 'a {
         // SAFETY: Part of a valid work request.
         unsafe { sges(self.raw.sg_list, self.raw.num_sge) }
     }

@@ -9,19 +9,19 @@ use core::{
 
 use kernel::{
     container_of,
+    new_spinlock_irq,
     prelude::*,
     sync::{
         Arc,
-        ArcBorrow, //
+        ArcBorrow,
+        SpinLockIrq, //
     },
     types::Opaque, //
 };
 
 use crate::{
     bindings,
-    new_bh_spinlock,
-    now_ns,
-    BhSpinLock, //
+    now_ns, //
 };
 
 /// No deadline.
@@ -104,8 +104,8 @@ impl<T> State<T> {
 ///
 /// The clock is that of [`now_ns`]; the timer is exact within what the hardware gives.
 ///
-/// Locks: it has one of its own, inside of all others. Nothing is called with it held, except to
-/// start the underlying timers.
+/// Locks: it has one of its own, inside of all others, which is never held with interrupts enabled.
+/// Nothing is called with it held, except to start the underlying timers.
 ///
 /// # Invariants
 ///
@@ -123,7 +123,7 @@ pub struct DeadlineTimer<T: HasDeadline<ID>, const ID: u64 = 0> {
     #[pin]
     wheel: Opaque<bindings::timer_list>,
     #[pin]
-    state: BhSpinLock<State<T>>,
+    state: SpinLockIrq<State<T>>,
 }
 
 // SAFETY: `T` is `Send` and `Sync`, thus `Arc<T>` is `Send`, and timers belong to no thread.
@@ -155,7 +155,7 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
                 // SAFETY: As above.
                 unsafe { bindings::wheel_timer_setup(slot, Some(Self::approach)) }
             }),
-            state <- new_bh_spinlock!(State::IDLE, "DeadlineTimer::state"),
+            state <- new_spinlock_irq!(State::IDLE, "DeadlineTimer::state"),
         })
     }
 
@@ -223,7 +223,7 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
     /// [`DeadlineTimer::shutdown`]. If the deadline has already passed, it expires at once, but not
     /// before the caller enables softirqs.
     ///
-    /// Context: any.
+    /// Context: any, hard interrupts included.
     pub fn arm(&self, this: ArcBorrow<'_, T>, deadline: u64) {
         self.set(this, deadline, false);
     }
@@ -232,7 +232,7 @@ impl<T: HasDeadline<ID>, const ID: u64> DeadlineTimer<T, ID> {
     ///
     /// See [`DeadlineTimer::arm`].
     ///
-    /// Context: any.
+    /// Context: any, hard interrupts included.
     pub fn arm_at_latest(&self, this: ArcBorrow<'_, T>, deadline: u64) {
         self.set(this, deadline, true);
     }

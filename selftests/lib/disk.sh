@@ -32,6 +32,13 @@ disk_backing()
 	truncate -s "${DISK_MB}M" "$1" && loop=$(losetup -f --show "$1")
 }
 
+# A disk whose requests end in hard interrupts, of timers; its name in $loop.
+disk_in_interrupts()
+{
+	modprobe null_blk nr_devices=1 gb=1 memory_backed=1 irqmode=2 completion_nsec=20000 &&
+		loop=/dev/nullb0 && eventually 5 test -b $loop
+}
+
 # disk_sizes DEVICE: data goes there and back, in requests of several sizes.
 disk_sizes()
 {

@@ -194,34 +194,52 @@ static int wqe_fuzz_rc(void) { return wqe_fuzz(IBV_QPT_RC); }
 static int wqe_fuzz_ud(void) { return wqe_fuzz(IBV_QPT_UD); }
 static int wqe_fuzz_uc(void) { return wqe_fuzz(IBV_QPT_UC); }
 
-/* Each opcode that there is, and that there is not, in an otherwise good WQE:
- * a completion, of success or not, for each. */
-static int wqe_opcodes(void)
+/* One WQE of an opcode, good but for that; @length is said for all of it. */
+static int wqe_opcode(enum ibv_qp_type type, int op, uint32_t length)
 {
 	struct opts o = opts_short();
+	struct rxe_send_wqe *w;
 	struct rings ra, rb;
+	struct ibv_wc wc;
 	struct pair p;
+
+	o.type = type;
+	run_ok(victims(&p, &o, &ra, &rb));
+	check_ok(post_recv(&p.b, 1, 0, 4096));
+	w = slot(&ra, SQ, 0);
+	good_wqe(w, &p.a, &p.b, type == IBV_QPT_UD);
+	w->wr.opcode = op;
+	w->dma.length = length;
+	if (op == IBV_WR_FLUSH) {
+		w->wr.wr.flush.type = 1;
+		w->wr.wr.flush.level = 0;
+	}
+	__atomic_store_n(&ra.q[SQ]->producer_index, 1, __ATOMIC_RELEASE);
+	doorbell(&p.a);
+	if (get_wc(p.a.scq, &wc, 3000) != 1)
+		fail("type %d, opcode %d, length %u: no completion", type, op,
+		     length);
+	if (op > 20 && wc.status == IBV_WC_SUCCESS)
+		fail("opcode %d succeeds", op);
+	return pair_down(&p);
+}
+
+/* Each opcode that there is, and that there is not, in an otherwise good WQE:
+ * a completion, of success or not, for each, on queue pairs of each type. */
+static int wqe_opcodes(void)
+{
+	static const enum ibv_qp_type types[] = {
+		IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD
+	};
+	unsigned int i;
 	int op;
 
 	run_ok(bystander_make());
-	for (op = 0; op < 40; op++) {
-		struct rxe_send_wqe *w;
-		struct ibv_wc wc;
-
-		run_ok(victims(&p, &o, &ra, &rb));
-		check_ok(post_recv(&p.b, 1, 0, 4096));
-		w = slot(&ra, SQ, 0);
-		good_wqe(w, &p.a, &p.b, false);
-		w->wr.opcode = op;
-		__atomic_store_n(&ra.q[SQ]->producer_index, 1,
-				 __ATOMIC_RELEASE);
-		doorbell(&p.a);
-		if (get_wc(p.a.scq, &wc, 3000) != 1)
-			fail("opcode %d: no completion", op);
-		if (op > 20 && wc.status == IBV_WC_SUCCESS)
-			fail("opcode %d succeeds", op);
-		run_ok(pair_down(&p));
-	}
+	for (i = 0; i < ARRAY_SIZE(types); i++)
+		for (op = 0; op < 40; op++) {
+			run_ok(wqe_opcode(types[i], op, 256));
+			run_ok(wqe_opcode(types[i], op, UINT32_MAX));
+		}
 	return unharmed();
 }
 

@@ -495,6 +495,41 @@ static int before_a_fault(void)
 	return 0;
 }
 
+/*
+ * What waits leaves when the peer sends something, and doesn't wait for a pause
+ * of the peer: most times few WRITEs of it are enough.
+ */
+static int quiet_beside_work(void)
+{
+	int i, got, writes, round, soon = 0;
+	struct ibv_wc wc;
+	struct pair p;
+
+	for (round = 0; round < 8; round++) {
+		run_ok(up_and_post(&p, 0));
+		/* No ACK is missing of those that leave at once. */
+		for (i = 0; i < 40; i++)
+			check_ok(post_quietly(&p.a, i, i == 15 ?
+					      IBV_SEND_SIGNALED : 0));
+		for (got = writes = 0; got < 40 && writes < 10000; writes++) {
+			check_ok(post_to(&p.b, (struct wr){
+				.op = IBV_WR_RDMA_WRITE, .len = 8,
+				.flags = IBV_SEND_SIGNALED }, &p.a, 0));
+			run_ok(expect_wc(p.b.scq, 0, IBV_WC_SUCCESS, 3000,
+					 NULL));
+			while (ibv_poll_cq(p.b.rcq, 1, &wc) == 1)
+				check(wc.status == IBV_WC_SUCCESS &&
+				      wc.wr_id == (uint64_t)got++);
+		}
+		printf("# %d arrived after %d WRITEs\n", got, writes);
+		check(got == 40);
+		soon += writes <= 8;
+		run_ok(pair_down(&p));
+	}
+	check(soon >= 4);
+	return 0;
+}
+
 static const struct testcase cases[] = {
 	{ "quiet_stream", quiet_stream },
 	{ "quiet_long", quiet_long, 60 },
@@ -513,6 +548,7 @@ static const struct testcase cases[] = {
 	{ "unread_asleep", unread_asleep },
 	{ "read_each", read_each },
 	{ "before_a_fault", before_a_fault },
+	{ "quiet_beside_work", quiet_beside_work },
 };
 
 int main(int argc, char **argv)

@@ -351,42 +351,13 @@ impl<E: Env> Qp<E> {
     /// Nothing was posted.
     pub fn post_send(&mut self, now: Instant, wqe: SendWqe, env: &mut E) -> Result<u32, PostError> {
         self.may_post()?;
-        self.check_wqe(&wqe)?;
+        check_wqe(self.ty, &wqe)?;
         let slot = self.sq.push(wqe).ok_or(PostError::Full)?;
         if self.state.permits().flush_send {
             self.flush_sends(env);
         }
         let _ = now;
         Ok(slot)
-    }
-
-    /// What a work request must be, whatever memory it names.
-    fn check_wqe(&self, wqe: &SendWqe) -> Result<(), PostError> {
-        use SendOp as O;
-        let known = match self.ty {
-            QpType::Rc => true,
-            QpType::Uc => matches!(
-                wqe.op,
-                O::Send | O::SendImm(_) | O::Write | O::WriteImm(_) | O::Local
-            ),
-            QpType::Ud | QpType::Gsi => matches!(wqe.op, O::Send | O::SendImm(_) | O::Local),
-        };
-        if !known {
-            return Err(PostError::Opcode);
-        }
-        if self.ty.is_datagram() && wqe.op != O::Local && wqe.ud.is_none() {
-            return Err(PostError::Destination);
-        }
-        let fits = match wqe.op {
-            O::CmpSwap { .. } | O::FetchAdd { .. } | O::AtomicWrite => wqe.length == 8,
-            O::Flush(kind) if kind.rights() == Access::NONE => return Err(PostError::Opcode),
-            O::Flush(_) => true,
-            _ => wqe.length <= MAX_MSG_LEN,
-        };
-        if !fits {
-            return Err(PostError::Length);
-        }
-        Ok(())
     }
 
     /// The next packets to send, `budget` at most: the answers of the responder in the order of their PSNs, then requests.
@@ -583,4 +554,33 @@ impl<E: Env> Qp<E> {
         env.trace(Trace::Event(e));
         env.event(e);
     }
+}
+
+/// What a work request to a queue pair of this type must be, whatever memory it names.
+pub fn check_wqe(ty: QpType, wqe: &SendWqe) -> Result<(), PostError> {
+    use SendOp as O;
+    let known = match ty {
+        QpType::Rc => true,
+        QpType::Uc => matches!(
+            wqe.op,
+            O::Send | O::SendImm(_) | O::Write | O::WriteImm(_) | O::Local
+        ),
+        QpType::Ud | QpType::Gsi => matches!(wqe.op, O::Send | O::SendImm(_) | O::Local),
+    };
+    if !known {
+        return Err(PostError::Opcode);
+    }
+    if ty.is_datagram() && wqe.op != O::Local && wqe.ud.is_none() {
+        return Err(PostError::Destination);
+    }
+    let fits = match wqe.op {
+        O::CmpSwap { .. } | O::FetchAdd { .. } | O::AtomicWrite => wqe.length == 8,
+        O::Flush(kind) if kind.rights() == Access::NONE => return Err(PostError::Opcode),
+        O::Flush(_) => true,
+        _ => wqe.length <= MAX_MSG_LEN,
+    };
+    if !fits {
+        return Err(PostError::Length);
+    }
+    Ok(())
 }

@@ -62,6 +62,7 @@ pub use env::{
     Verdict, //
 };
 pub use qp::{
+    check_wqe,
     PostError,
     Qp,
     Status,

@@ -3,8 +3,12 @@
 //! Completion queues.
 
 use kernel::{
+    new_spinlock_irq,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        SpinLockIrq, //
+    }, //
 };
 use rdma::{
     CqEvent,
@@ -12,10 +16,6 @@ use rdma::{
     CqTarget,
     Wc,
     WcSlots, //
-};
-use softirq::{
-    new_bh_spinlock,
-    BhSpinLock, //
 };
 
 use crate::{
@@ -64,14 +64,20 @@ struct Inner {
     overrun: bool,
 }
 
+/// So many completions are moved to another ring at a time: interrupts are disabled meanwhile.
+const MOVED: u32 = 64;
+
 /// A completion queue.
+///
+/// Kernel consumers poll and arm it in any context, hard interrupts included. So its lock is never held
+/// with interrupts enabled, and inside of it none is taken.
 #[pin_data]
 pub(crate) struct CompletionQueue {
     target: CqTarget,
     /// Of its send queues.
     pub(crate) left_behind: LeftBehind,
     #[pin]
-    inner: BhSpinLock<Inner>,
+    inner: SpinLockIrq<Inner>,
 }
 
 /// What adding a completion calls for, once no lock is held.
@@ -122,7 +128,7 @@ impl CompletionQueue {
             pin_init!(Self {
                 target,
                 left_behind: LeftBehind::new(),
-                inner <- new_bh_spinlock!(Inner {
+                inner <- new_spinlock_irq!(Inner {
                     entries,
                     armed: Armed::No,
                     overrun: false,
@@ -178,8 +184,9 @@ impl CompletionQueue {
     /// `EINVAL` if more than `cqe` completions wait, or the queue is not a process's; nothing
     /// has changed.
     pub(crate) fn resize(&self, ring: Ring, cqe: u32) -> Result {
-        // What is replaced is freed outside of the lock.
-        let _old = {
+        let mut first = None;
+        let mut moved: u32 = 0;
+        loop {
             let mut inner = self.inner.lock();
             let Entries::User {
                 ring: from,
@@ -188,27 +195,34 @@ impl CompletionQueue {
             else {
                 return Err(EINVAL);
             };
-            let consumer = from.consumer();
-            let count = from.used(consumer, *producer);
+            // The process polls nothing meanwhile.
+            let first = *first.get_or_insert_with(|| from.consumer());
+            let count = from.used(first, *producer);
             if count > cqe.min(ring.capacity()) {
                 return Err(EINVAL);
             }
-            let mut entry = [0; Wc::USER_LEN];
-            for i in 0..count {
-                from.read(consumer.wrapping_add(i), &mut entry)
+            let end = count.min(moved.saturating_add(MOVED));
+            for i in moved..end {
+                let mut entry = [0; Wc::USER_LEN];
+                from.read(first.wrapping_add(i), &mut entry)
                     .map_err(|_| EINVAL)?;
                 ring.write(i, &entry).map_err(|_| EINVAL)?;
             }
+            moved = end;
+            if moved < count {
+                continue;
+            }
             ring.show_producer(count);
-            core::mem::replace(
-                &mut inner.entries,
-                Entries::User {
-                    ring,
-                    producer: count,
-                },
-            )
-        };
-        Ok(())
+            let new = Entries::User {
+                ring,
+                producer: count,
+            };
+            let old = core::mem::replace(&mut inner.entries, new);
+            // What is replaced is freed outside of the lock.
+            drop(inner);
+            drop(old);
+            return Ok(());
+        }
     }
 
     /// Takes completions for a kernel consumer.

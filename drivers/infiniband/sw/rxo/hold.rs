@@ -116,6 +116,8 @@ pub(crate) struct Hold {
     waiting: Atomic<u32>,
     /// The producer's index at the last doorbell.
     index: Atomic<u32>,
+    /// When the first of what waits is to leave at last.
+    due: Atomic<u64>,
     /// When that was.
     rung_at: Atomic<u64>,
     /// Messages since the stream began.
@@ -131,6 +133,7 @@ impl Hold {
             signal_all,
             waiting: Atomic::new(0),
             index: Atomic::new(0),
+            due: Atomic::new(0),
             rung_at: Atomic::new(0),
             stream: Atomic::new(0),
             needed: Atomic::new(STREAM),
@@ -163,6 +166,9 @@ impl Hold {
         {
             return Fate::Leaves;
         }
+        if !self.is_waiting() {
+            self.due.store(now.saturating_add(HOLD_NS), Relaxed);
+        }
         // Visible to who looks after it has set the timer, see `is_waiting`.
         match self.waiting.fetch_add(packets, Full) {
             0 => Fate::WaitsFirst,
@@ -183,8 +189,11 @@ impl Hold {
         }
     }
 
-    /// The time is up for what waits.
-    pub(crate) fn broke_off(&self) {
+    /// A timer of the queue pair fired, perhaps because the time is up for what waits.
+    pub(crate) fn expired(&self, now: u64) {
+        if !self.is_waiting() || now < self.due.load(Relaxed) {
+            return;
+        }
         let more = self.needed.load(Relaxed).saturating_mul(4);
         self.needed.store(more.min(LONG_STREAM), Relaxed);
         self.ends();

@@ -90,6 +90,12 @@ use crate::{
     mr::Domain,
     near,
     port::Port,
+    posting::{
+        Posted,
+        Posting,
+        Sizes,
+        Taking, //
+    },
     provider::Rxo,
     rq::RecvQueue,
     sq::{
@@ -279,6 +285,8 @@ pub(crate) struct QueuePair {
     furnished: Atomic<u32>,
     /// For a process's messages that wait for others.
     hold: Option<Hold>,
+    /// For what a kernel consumer posts with interrupts disabled.
+    posting: Option<Pin<KBox<Posting>>>,
     #[pin]
     gate: Gate,
     #[pin]
@@ -351,6 +359,22 @@ impl QueuePair {
         let holds = p.user && p.kind == QpKind::Rc && crate::module_parameters::hold.value() != 0;
         let ring = p.sq.ring().filter(|_| holds);
         let hold = ring.map(|ring| Hold::new(ring, p.signal_all));
+        let posting = (!p.user)
+            .then(|| {
+                Posting::new(Sizes {
+                    sends: p.sq_slots,
+                    recvs: if p.srq.is_some() {
+                        0
+                    } else {
+                        p.cap.max_recv_wr
+                    },
+                    send_sges: p.cap.max_send_sge as usize,
+                    recv_sges: p.cap.max_recv_sge as usize,
+                    domain: p.domain,
+                    ty: transport_type(p.kind),
+                })
+            })
+            .transpose()?;
         let qp = {
             let (ty, with_srq) = (transport_type(p.kind), p.srq.is_some());
             move || {
@@ -416,6 +440,7 @@ impl QueuePair {
                 sq_slots: p.sq_slots,
                 furnished: Atomic::new(0),
                 hold,
+                posting,
             }),
             GFP_KERNEL,
         )?;
@@ -474,6 +499,8 @@ impl QueuePair {
                 // What `f` did may have connected or parted them.
                 let linked = peer.user && near::are_linked(inner, other);
                 let (again, others) = if linked {
+                    // However often this one is visited, it doesn't wait any longer for that.
+                    peer.take_held(other, now);
                     let again = Self::exchange(inner, other, now);
                     (again, peer.end_visit(peer, other, None))
                 } else {
@@ -523,14 +550,27 @@ impl QueuePair {
                     .arm_at_latest(this, softirq::now_ns().saturating_add(HOLD_NS));
             }
         }
+        if self.posting.as_ref().is_some_and(|p| p.is_waiting()) {
+            self.timer.arm_at_latest(this, softirq::now_ns());
+        }
         core::mem::take(&mut inner.host.pending)
     }
 
-    /// Takes what a process posted and did not insist on.
+    /// Takes what a process posted and did not insist on, or what a kernel consumer posted where the
+    /// lock was not to be had.
     fn take_held(&self, inner: &mut Inner, now: Instant) {
         if self.hold.as_ref().is_some_and(Hold::take) {
             // In a state that takes no sends they stay where they are, as nobody asks any more.
             let _ = self.take_posted(inner, now);
+        }
+        let posting = self.posting.as_ref();
+        if let Some(posting) = posting.filter(|posting| posting.is_waiting()) {
+            let posted = posting.take();
+            if inner.take_in_posted(now, posted).is_err() {
+                // More than there is room for, and it was told that all is well.
+                inner.host.stats.count(Stat::WqeInvalid);
+                inner.fail(now);
+            }
         }
     }
 
@@ -857,8 +897,22 @@ impl QueuePair {
         Ok(DOORBELL_WRS)
     }
 
-    /// Posts sends of a kernel consumer.
+    /// Lets a kernel consumer post with interrupts disabled; `f` does it.
+    fn post_later(this: ArcBorrow<'_, Self>, f: impl FnOnce(&Posting) -> Result) -> Result {
+        let _pass = this.gate.enter().ok_or(ENODEV)?;
+        let posting = this.posting.as_ref().ok_or(EINVAL)?;
+        let result = f(posting);
+        if posting.is_waiting() {
+            this.timer.arm_at_latest(this, softirq::now_ns());
+        }
+        result
+    }
+
+    /// Posts sends of a kernel consumer. Any context, hard interrupts included.
     pub(crate) fn post_send(this: ArcBorrow<'_, Self>, wrs: &mut SendWrs<'_, Rxo>) -> Result {
+        if softirq::irqs_disabled() {
+            return Self::post_later(this, |posting| wrs.try_for_each(|wr| posting.send(&wr)));
+        }
         let datagrams = is_datagram(this.kind);
         Self::visit(this, |inner, now| {
             if datagrams {
@@ -878,14 +932,17 @@ impl QueuePair {
         .unwrap_or(Err(ENODEV))
     }
 
-    /// Posts receives of a kernel consumer.
+    /// Posts receives of a kernel consumer. Any context, hard interrupts included.
     pub(crate) fn post_recv(this: ArcBorrow<'_, Self>, wrs: &mut RecvWrs<'_>) -> Result {
+        if softirq::irqs_disabled() {
+            return Self::post_later(this, |posting| wrs.try_for_each(|wr| posting.recv(&wr)));
+        }
         Self::visit(this, |inner, _| {
             if inner.qp.state() == QpState::Reset {
                 return Err(EINVAL);
             }
             for wr in wrs {
-                inner.host.rq.post(&wr)?;
+                inner.host.rq.post(wr.wr_id(), wr.sges())?;
             }
             inner.qp.flush_recv(&mut inner.host);
             Ok(())
@@ -973,6 +1030,15 @@ impl QueuePair {
                 inner.path = None;
                 this.near.store(0, Relaxed);
                 inner.waiting = Waiting::default();
+            }
+            if let Some(posting) = &this.posting {
+                let none = inner.qp.state() == QpState::Reset;
+                posting.now_takes(Taking {
+                    sends: !none && inner.qp.may_post() != Err(PostError::State),
+                    recvs: !none,
+                });
+                // What was posted to the state before goes with all else.
+                let _posted = none.then(|| posting.take());
             }
             if let (Some(path), Some(ends)) = (path, ends) {
                 if let Some(room) = room.take() {
@@ -1070,6 +1136,7 @@ impl QueuePair {
         inner.way = None;
         inner.waiting = Waiting::default();
         inner.host.sq.reset_slots();
+        let _posted = self.posting.as_ref().map(|posting| posting.take());
         let (kind, history) = (inner.qp.qp_type(), inner.host.history);
         drop(inner);
         self.port.history.keep(self.number, kind, &history);
@@ -1115,6 +1182,29 @@ impl Inner {
                 .trace_rx(&parsed.headers, parsed.payload_len as u32);
         }
         taken
+    }
+
+    /// Takes what a kernel consumer posted before.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for all of it, or the state takes none any more; what there is room for
+    /// has been taken.
+    fn take_in_posted(&mut self, now: Instant, posted: Posted) -> Result {
+        let Posted { sends, recvs } = posted;
+        for recv in recvs {
+            self.host.rq.post(recv.wr_id, recv.list.iter().copied())?;
+        }
+        self.qp.flush_recv(&mut self.host);
+        for send in sends {
+            self.qp.may_post().map_err(post_errno)?;
+            let list = send.list.iter().copied();
+            let p = self.host.sq.place(send.post, list)?;
+            let posted = self.qp.post_send(now, p.wqe, &mut self.host);
+            posted.map_err(post_errno)?;
+            self.host.sq.accepted();
+        }
+        Ok(())
     }
 
     /// Tells whether packets wait for memory.
@@ -1373,8 +1463,8 @@ impl Inner {
 
 impl HasDeadline for QueuePair {
     fn expired(this: ArcBorrow<'_, Self>) {
-        if let Some(hold) = this.hold.as_ref().filter(|hold| hold.is_waiting()) {
-            hold.broke_off();
+        if let Some(hold) = &this.hold {
+            hold.expired(softirq::now_ns());
         }
         Self::visit(this, |inner, now| {
             if inner.is_waiting() {

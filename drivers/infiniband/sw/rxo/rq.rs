@@ -6,10 +6,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rdma::{
-    RecvWr,
-    Sge, //
-};
+use rdma::Sge;
 use rxo_transport::{
     RecvInfo,
     WcStatus, //
@@ -120,7 +117,7 @@ impl Posts {
     /// # Errors
     ///
     /// `EINVAL` for too long a list, `ENOMEM` when the queue is full.
-    pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result {
+    pub(crate) fn post(&mut self, wr_id: u64, list: impl ExactSizeIterator<Item = Sge>) -> Result {
         let Source::Kernel {
             posted,
             sges,
@@ -130,23 +127,20 @@ impl Posts {
         else {
             return Err(EINVAL);
         };
-        let len = posted.len();
-        if wr.num_sge() > self.max_sge {
+        let (len, num_sge) = (posted.len(), list.len());
+        if num_sge > self.max_sge {
             return Err(EINVAL);
         }
         if *used >= len {
             return Err(ENOMEM);
         }
         let at = (*head + *used) % len;
-        let list = sges.iter_mut().skip(at * self.max_sge);
-        for (to, from) in list.zip(wr.sges()) {
+        let places = sges.iter_mut().skip(at * self.max_sge);
+        for (to, from) in places.zip(list) {
             *to = from;
         }
         if let Some(slot) = posted.get_mut(at) {
-            *slot = Posted {
-                wr_id: wr.wr_id(),
-                num_sge: wr.num_sge(),
-            };
+            *slot = Posted { wr_id, num_sge };
         }
         *used += 1;
         Ok(())
@@ -333,9 +327,9 @@ impl RecvQueue {
     /// # Errors
     ///
     /// Those of [`Posts::post`]; `EINVAL` where receives come from a shared queue.
-    pub(crate) fn post(&mut self, wr: &RecvWr<'_>) -> Result {
+    pub(crate) fn post(&mut self, wr_id: u64, list: impl ExactSizeIterator<Item = Sge>) -> Result {
         match &mut self.feed {
-            Feed::Own(posts) => posts.post(wr),
+            Feed::Own(posts) => posts.post(wr_id, list),
             Feed::Shared(_) => Err(EINVAL),
         }
     }

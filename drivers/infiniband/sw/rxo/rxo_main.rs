@@ -28,6 +28,7 @@ mod mr;
 mod mw;
 mod near;
 mod port;
+mod posting;
 mod provider;
 mod qp;
 mod ring;

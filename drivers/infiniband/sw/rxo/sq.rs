@@ -247,6 +247,8 @@ impl SendQueue {
     pub(crate) fn spoil(&mut self, wqe: &mut SendWqe, status: WcStatus) {
         wqe.op = SendOp::Local;
         wqe.ud = None;
+        // Whatever it was to be, it is none now.
+        wqe.length = 0;
         if let Some(slot) = self.places.slots.get_mut(self.next_slot as usize) {
             slot.fault = Some(status);
             slot.local = None;
@@ -369,12 +371,13 @@ impl SendQueue {
             if count > self.max_sge {
                 return Err(WcStatus::LocQpOpErr);
             }
-            let list = self.places.sges.iter_mut().skip(at_slot * self.max_sge);
-            for (i, to) in list.take(count).enumerate() {
-                *to = from.sge(at::LIST + i * abi::SGE_LEN);
+            let list = (0..count).map(|i| from.sge(at::LIST + i * abi::SGE_LEN));
+            let places = self.places.sges.iter_mut().skip(at_slot * self.max_sge);
+            for (to, from) in places.zip(list.clone()) {
+                *to = from;
             }
             slot.num_sge = count;
-            wqe.length = self.list_length(at_slot)?;
+            wqe.length = length_of(list)?;
         }
         if wqe.op.is_atomic() {
             wqe.remote_addr = from.u64(at::ATOMIC_ADDR);
@@ -385,16 +388,13 @@ impl SendQueue {
             if ah.domain != domain {
                 return Err(WcStatus::LocQpOpErr);
             }
-            self.set_datagram(
-                wqe,
-                ah,
-                UdDest {
-                    qpn: from.u32(at::UD_QPN),
-                    qkey: from.u32(at::UD_QKEY),
-                    pkey_index: from.u16(at::UD_PKEY_INDEX),
-                    ah: number,
-                },
-            )?;
+            let to = UdDest {
+                qpn: from.u32(at::UD_QPN),
+                qkey: from.u32(at::UD_QKEY),
+                pkey_index: from.u16(at::UD_PKEY_INDEX),
+                ah: number,
+            };
+            set_datagram(wqe, slot, ah, to)?;
         } else if let SendOp::Flush(_) = wqe.op {
             wqe.remote_addr = from.u64(at::FLUSH_ADDR);
             wqe.rkey = from.u32(at::FLUSH_RKEY);
@@ -409,59 +409,80 @@ impl SendQueue {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for what `ib_post_send` must not be given: an unknown opcode, too long a list or
-    /// message, a missing or foreign address handle.
+    /// As for [`Post::of`].
     pub(crate) fn prepare(
         &mut self,
         wr: &SendWr<'_, Rxo>,
         domain: Domain,
         datagrams: bool,
     ) -> Result<Prepared> {
+        let post = Post::of(wr, self.max_sge, domain, datagrams)?;
+        self.place(post, wr.sges())
+    }
+
+    /// Puts a work request of a kernel consumer, and its list, into the next slot.
+    pub(crate) fn place(
+        &mut self,
+        post: Post,
+        list: impl Iterator<Item = Sge>,
+    ) -> Result<Prepared> {
+        let at_slot = self.next_slot as usize;
+        *self.places.slots.get_mut(at_slot).ok_or(EINVAL)? = post.slot;
+        let places = self.places.sges.iter_mut().skip(at_slot * self.max_sge);
+        for (to, from) in places.zip(list) {
+            *to = from;
+        }
+        Ok(Prepared { wqe: post.wqe })
+    }
+}
+
+/// A work request of a kernel consumer, checked, without its list.
+pub(crate) struct Post {
+    pub(crate) wqe: SendWqe,
+    slot: Slot,
+}
+
+impl Post {
+    /// Copies a work request.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what `ib_post_send` must not be given: an unknown opcode, too long a list or
+    /// message, a missing or foreign address handle.
+    pub(crate) fn of(
+        wr: &SendWr<'_, Rxo>,
+        max_sge: usize,
+        domain: Domain,
+        datagrams: bool,
+    ) -> Result<Self> {
+        let mut wqe = SendWqe {
+            wr_id: wr.wr_id(),
+            flags: send_flags_of(wr.flags()),
+            op: SendOp::Local,
+            ..SendWqe::default()
+        };
         if let Some(local) = local_of(wr)? {
             if datagrams {
                 return Err(EINVAL);
             }
-            let slot = self
-                .places
-                .slots
-                .get_mut(self.next_slot as usize)
-                .ok_or(EINVAL)?;
-            *slot = Slot {
+            let slot = Slot {
                 local: Some(local),
                 ..Slot::default()
             };
-            return Ok(Prepared {
-                wqe: SendWqe {
-                    wr_id: wr.wr_id(),
-                    flags: send_flags_of(wr.flags()),
-                    op: SendOp::Local,
-                    ..SendWqe::default()
-                },
-            });
+            return Ok(Self { wqe, slot });
         }
-        let mut wqe = SendWqe {
-            wr_id: wr.wr_id(),
-            flags: send_flags_of(wr.flags()),
-            op: op_of(wr.opcode(), wr.ex(), || {
-                wr.atomic().map_or((0, 0), |(_, _, c, s)| (c, s))
-            })
-            .ok_or(EINVAL)?,
-            ..SendWqe::default()
-        };
-        if wr.num_sge() > self.max_sge || wqe.flags.inline {
+        wqe.op = op_of(wr.opcode(), wr.ex(), || {
+            wr.atomic().map_or((0, 0), |(_, _, c, s)| (c, s))
+        })
+        .ok_or(EINVAL)?;
+        if wr.num_sge() > max_sge || wqe.flags.inline {
             return Err(EINVAL);
         }
-        let at_slot = self.next_slot as usize;
-        let slot = self.places.slots.get_mut(at_slot).ok_or(EINVAL)?;
-        *slot = Slot {
+        let mut slot = Slot {
             num_sge: wr.num_sge(),
             ..Slot::default()
         };
-        let list = self.places.sges.iter_mut().skip(at_slot * self.max_sge);
-        for (to, from) in list.zip(wr.sges()) {
-            *to = from;
-        }
-        wqe.length = self.list_length(at_slot).map_err(|_| EINVAL)?;
+        wqe.length = length_of(wr.sges()).map_err(|_| EINVAL)?;
         if let Some((addr, rkey)) = wr.rdma() {
             (wqe.remote_addr, wqe.rkey) = (addr, rkey);
         }
@@ -480,46 +501,33 @@ impl SendQueue {
                 pkey_index,
                 ah: 0,
             };
-            self.set_datagram(&mut wqe, ah, to).map_err(|_| EINVAL)?;
+            set_datagram(&mut wqe, &mut slot, ah, to).map_err(|_| EINVAL)?;
         }
         check_atomic(&wqe).map_err(|_| EINVAL)?;
-        Ok(Prepared { wqe })
+        Ok(Self { wqe, slot })
     }
+}
 
-    fn set_datagram(
-        &mut self,
-        wqe: &mut SendWqe,
-        ah: Arc<AddressHandle>,
-        to: UdDest,
-    ) -> Result<(), WcStatus> {
-        if !matches!(wqe.op, SendOp::Send | SendOp::SendImm(_)) {
-            return Err(WcStatus::LocQpOpErr);
-        }
-        let slot = self
-            .places
-            .slots
-            .get_mut(self.next_slot as usize)
-            .ok_or(WcStatus::LocQpOpErr)?;
-        slot.ah = Some(ah);
-        wqe.ud = Some(to);
-        Ok(())
+fn set_datagram(
+    wqe: &mut SendWqe,
+    slot: &mut Slot,
+    ah: Arc<AddressHandle>,
+    to: UdDest,
+) -> Result<(), WcStatus> {
+    if !matches!(wqe.op, SendOp::Send | SendOp::SendImm(_)) {
+        return Err(WcStatus::LocQpOpErr);
     }
+    slot.ah = Some(ah);
+    wqe.ud = Some(to);
+    Ok(())
+}
 
-    /// Bytes that the list of a slot names.
-    fn list_length(&self, at_slot: usize) -> Result<u32, WcStatus> {
-        let slot = self.places.slots.get(at_slot).ok_or(WcStatus::LocQpOpErr)?;
-        let bytes: u64 = self
-            .places
-            .sges
-            .iter()
-            .skip(at_slot * self.max_sge)
-            .take(slot.num_sge)
-            .map(|s| u64::from(s.length))
-            .sum();
-        match u32::try_from(bytes) {
-            Ok(n) if n <= MAX_MSG_LEN => Ok(n),
-            _ => Err(WcStatus::LocLenErr),
-        }
+/// Bytes that a list names.
+fn length_of(list: impl Iterator<Item = Sge>) -> Result<u32, WcStatus> {
+    let bytes: u64 = list.map(|s| u64::from(s.length)).sum();
+    match u32::try_from(bytes) {
+        Ok(n) if n <= MAX_MSG_LEN => Ok(n),
+        _ => Err(WcStatus::LocLenErr),
     }
 }
 

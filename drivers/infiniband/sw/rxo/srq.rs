@@ -4,10 +4,12 @@
 
 use kernel::{
     new_mutex,
+    new_spinlock_irq,
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLockIrq, //
     },
     uaccess::{
         UserPtr,
@@ -25,10 +27,6 @@ use rdma::{
 use rxo_transport::{
     RecvInfo,
     WcStatus, //
-};
-use softirq::{
-    new_bh_spinlock,
-    BhSpinLock, //
 };
 
 use crate::{
@@ -65,7 +63,8 @@ impl Inner {
     }
 }
 
-/// A shared receive queue. Its lock may be taken while that of a queue pair is held.
+/// A shared receive queue. Its lock may be taken while that of a queue pair is held, and is never held
+/// with interrupts enabled: kernel consumers post in any context.
 #[pin_data]
 pub(crate) struct SharedQueue {
     /// The protection domain of the receives' memory, whatever those of the queue pairs are.
@@ -73,7 +72,7 @@ pub(crate) struct SharedQueue {
     max_sge: usize,
     target: SrqTarget,
     #[pin]
-    inner: BhSpinLock<Inner>,
+    inner: SpinLockIrq<Inner>,
 }
 
 impl SharedQueue {
@@ -89,7 +88,7 @@ impl SharedQueue {
                 domain,
                 max_sge,
                 target,
-                inner <- new_bh_spinlock!(Inner { posts, limit: 0 }, "SharedQueue::inner"),
+                inner <- new_spinlock_irq!(Inner { posts, limit: 0 }, "SharedQueue::inner"),
             }),
             GFP_KERNEL,
         )
@@ -118,7 +117,7 @@ impl SharedQueue {
     pub(crate) fn post(&self, wrs: &mut RecvWrs<'_>) -> Result {
         let mut inner = self.inner.lock();
         for wr in wrs {
-            inner.posts.post(&wr)?;
+            inner.posts.post(wr.wr_id(), wr.sges())?;
         }
         Ok(())
     }
