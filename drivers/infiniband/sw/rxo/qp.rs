@@ -558,6 +558,7 @@ impl QueuePair {
 
     /// Takes what a process posted and did not insist on, or what a kernel consumer posted where the
     /// lock was not to be had.
+    #[inline(always)]
     fn take_held(&self, inner: &mut Inner, now: Instant) {
         if self.hold.as_ref().is_some_and(Hold::take) {
             // In a state that takes no sends they stay where they are, as nobody asks any more.
@@ -565,12 +566,7 @@ impl QueuePair {
         }
         let posting = self.posting.as_ref();
         if let Some(posting) = posting.filter(|posting| posting.is_waiting()) {
-            let posted = posting.take();
-            if inner.take_in_posted(now, posted).is_err() {
-                // More than there is room for, and it was told that all is well.
-                inner.host.stats.count(Stat::WqeInvalid);
-                inner.fail(now);
-            }
+            inner.take_in_posted(now, posting.take());
         }
     }
 
@@ -1184,13 +1180,18 @@ impl Inner {
         taken
     }
 
-    /// Takes what a kernel consumer posted before.
-    ///
-    /// # Errors
-    ///
-    /// If there is no room for all of it, or the state takes none any more; what there is room for
-    /// has been taken.
-    fn take_in_posted(&mut self, now: Instant, posted: Posted) -> Result {
+    /// Takes what a kernel consumer posted before. It was told that all is well: the queue pair fails if
+    /// that is more than there is room for.
+    #[inline(never)]
+    fn take_in_posted(&mut self, now: Instant, posted: Posted) {
+        if self.post(now, posted).is_err() {
+            self.host.stats.count(Stat::WqeInvalid);
+            self.fail(now);
+        }
+    }
+
+    /// Posts what a kernel consumer posted before.
+    fn post(&mut self, now: Instant, posted: Posted) -> Result {
         let Posted { sends, recvs } = posted;
         for recv in recvs {
             self.host.rq.post(recv.wr_id, recv.list.iter().copied())?;
