@@ -46,6 +46,8 @@ void rxo_odp_pages_go(void *owner, unsigned long first, unsigned long count);
 
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 #include <linux/hmm.h>
+#include <linux/mm.h>
+#include <linux/uaccess.h>
 #include <rdma/ib_umem_odp.h>
 
 static bool odp_invalidate(struct mmu_interval_notifier *mni,
@@ -136,9 +138,35 @@ unsigned long rust_helper_odp_page(struct ib_umem_odp *odp, unsigned long i)
 	       !!(pfn & HMM_PFN_WRITE);
 }
 
+/*
+ * Whether what odp_page gave is mapped: the kernel's map lacks what it must not
+ * see, such as memfd_secret's.
+ */
+bool rust_helper_odp_is_mapped(unsigned long page)
+{
+	u8 byte;
+
+	return !copy_from_kernel_nofault(&byte, (void *)page, sizeof(byte));
+}
+
+/* No page goes between these. */
+void rust_helper_odp_lock(struct ib_umem_odp *odp)
+{
+	mutex_lock(&odp->umem_mutex);
+}
+
 void rust_helper_odp_unlock(struct ib_umem_odp *odp)
 {
 	mutex_unlock(&odp->umem_mutex);
+}
+
+/*
+ * A page was written to, by other ways than its process's. May be called
+ * between the two above alone, as the core does it.
+ */
+void rust_helper_odp_dirty(unsigned long page)
+{
+	set_page_dirty(compound_head(virt_to_page((void *)page)));
 }
 
 void rust_helper_odp_release(struct ib_umem_odp *odp)
@@ -177,7 +205,7 @@ bool rust_helper_odp_is_writable(struct ib_umem_odp *odp)
 
 int rust_helper_odp_page_in_and_lock(struct ib_umem_odp *odp,
 				     unsigned long first, unsigned long count,
-				     bool write)
+				     bool write, bool fault)
 {
 	return -EOPNOTSUPP;
 }
@@ -185,6 +213,19 @@ int rust_helper_odp_page_in_and_lock(struct ib_umem_odp *odp,
 unsigned long rust_helper_odp_page(struct ib_umem_odp *odp, unsigned long i)
 {
 	return 0;
+}
+
+bool rust_helper_odp_is_mapped(unsigned long page)
+{
+	return false;
+}
+
+void rust_helper_odp_lock(struct ib_umem_odp *odp)
+{
+}
+
+void rust_helper_odp_dirty(unsigned long page)
+{
 }
 
 void rust_helper_odp_unlock(struct ib_umem_odp *odp)

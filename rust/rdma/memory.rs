@@ -140,6 +140,24 @@ impl Word<'_> {
     }
 }
 
+/// Pages that a region has at most: the kernel allocates no larger tables of them, and warns of who
+/// asks for one. That is 1 TiB.
+const MOST_PAGES: usize = i32::MAX as usize / size_of::<usize>();
+
+/// A table of the pages of `length` bytes that begin `offset` bytes into the first.
+///
+/// # Errors
+///
+/// `ENOMEM` if they are too many as well.
+pub(crate) fn page_table(offset: usize, length: usize) -> Result<KVVec<usize>> {
+    let bytes = offset.checked_add(length).ok_or(EOVERFLOW)?;
+    let count = bytes.div_ceil(PAGE_SIZE);
+    if count > MOST_PAGES {
+        return Err(ENOMEM);
+    }
+    Ok(KVVec::from_elem(0usize, count, GFP_KERNEL | __GFP_NOWARN)?)
+}
+
 /// Pinned memory of a process.
 ///
 /// The pages may be written by the process at any time: what is read may be torn, and no
@@ -187,26 +205,23 @@ impl Umem {
         if length == 0 {
             return Err(EINVAL);
         }
+        let offset = start % PAGE_SIZE;
+        let pages = page_table(offset, length)?;
         // SAFETY: The device is valid; the function checks the range itself.
         let raw = from_err_ptr(unsafe {
             bindings::ib_umem_get_va(device.as_raw(), start, length, access as i32)
         })?;
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
-        let offset = start % PAGE_SIZE;
         let mut this = Self {
             raw,
             start,
-            pages: KVVec::new(),
+            pages,
             offset,
             length,
             // SAFETY: `raw` is valid.
             writable: unsafe { raw.as_ref().writable() } != 0,
         };
-        let count = offset
-            .checked_add(length)
-            .ok_or(EINVAL)?
-            .div_ceil(PAGE_SIZE);
-        this.pages = KVVec::from_elem(0usize, count, GFP_KERNEL)?;
+        let count = this.pages.len();
         // SAFETY: The umem is valid and the array has room for `count` addresses.
         let got = unsafe {
             bindings::ib_umem_page_addresses(raw.as_ptr(), this.pages.as_mut_ptr().cast(), count)

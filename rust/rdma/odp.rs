@@ -31,6 +31,10 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::{
         impl_has_work,
         new_work,
@@ -48,6 +52,7 @@ use softirq::{
 
 use crate::{
     memory::{
+        page_table,
         Bytes,
         Word, //
     },
@@ -59,6 +64,14 @@ use crate::{
 const AHEAD: usize = 16;
 /// In the address of a page: it may be written to.
 const WRITABLE: usize = 1;
+/// It was written to, which its process's page tables don't know of.
+const WRITTEN: usize = 2;
+/// Pages that are marked dirty at a time.
+const DIRTIED: usize = 64;
+/// What could not be faulted in may be there after so long: who waits for it asks more often.
+const FAILED_NS: u64 = 20_000_000;
+/// Between two looks whether it is one's turn.
+const TURN_MS: i64 = 1;
 
 /// Pages that are prefetched at a time.
 const AT_ONCE: usize = 512;
@@ -108,15 +121,17 @@ struct Need {
 #[derive(Default)]
 struct Faults {
     need: Option<Need>,
-    /// What could not be faulted in, until that is told.
-    failed: Option<Need>,
+    /// What could not be faulted in, until that is told, and until when it may be told.
+    failed: Option<(Need, u64)>,
 }
 
 impl Faults {
     /// Tells why pages that an access needs are not there, and remembers to fault them in.
     fn fault(&mut self, pages: Range<usize>, write: bool) -> OdpFault {
-        let told = |f: &mut Need| f.pages.start == pages.start && f.write == write;
-        if self.failed.take_if(told).is_some() {
+        let told = |f: &Need| f.pages.start == pages.start && f.write == write;
+        let now = softirq::now_ns();
+        let failed = self.failed.take_if(|(f, until)| told(f) || *until <= now);
+        if failed.is_some_and(|(f, until)| told(&f) && now < until) {
             return OdpFault::Denied;
         }
         // One at a time: whoever else waits will ask again.
@@ -130,16 +145,37 @@ impl Faults {
         match result {
             // Too much was going on: whoever needs it asks again.
             Ok(()) | Err(EBUSY) | Err(EAGAIN) => (),
-            Err(_) => self.failed = Some(need),
+            Err(_) => self.failed = Some((need, softirq::now_ns().saturating_add(FAILED_NS))),
         }
     }
 }
 
 /// What the lock protects.
 struct Map {
-    /// The address of each page in the kernel's direct map, plus [`WRITABLE`]; 0: absent.
+    /// The address of each page in the kernel's direct map, plus [`WRITABLE`] and [`WRITTEN`]; 0:
+    /// absent.
     pages: KVVec<usize>,
     faults: Faults,
+}
+
+/// The turn to page something in, of one umem: the core notes what it finds in the umem before it
+/// takes the umem's lock.
+///
+/// Whoever has it may have to wait for what only the process can bring about. So the process doesn't
+/// wait for it in a way that it could not be killed.
+struct Turn<'a>(&'a Atomic<u32>);
+
+impl<'a> Turn<'a> {
+    /// Takes it, if nobody has it.
+    fn take(of: &'a Atomic<u32>) -> Option<Self> {
+        (of.xchg(1, ordering::Full) == 0).then_some(Self(of))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, ordering::Release);
+    }
 }
 
 /// What there is of the memory as long as someone may be about to fault pages in.
@@ -148,7 +184,7 @@ struct Map {
 ///
 /// - `raw` is a valid umem until `gate` has been closed and [`OdpUmem`] released it.
 /// - `map.pages` has an entry for each of its pages. While the lock of `map` is held, an entry
-///   other than 0 is the address of a page that is the process's at that place.
+///   other than 0 is the address of a page that is the process's at that place, and mapped.
 #[pin_data]
 struct Shared {
     raw: NonNull<bindings::ib_umem_odp>,
@@ -158,6 +194,7 @@ struct Shared {
     writable: bool,
     #[pin]
     gate: Gate,
+    turn: Atomic<u32>,
     #[pin]
     map: BhSpinLock<Map>,
     #[pin]
@@ -197,12 +234,14 @@ impl Shared {
         let count = self.map.lock().pages.len();
         let ahead = end.saturating_add(AHEAD).min(count);
         let how = Paging::of(need.write);
-        self.page_in(start..ahead, how)
-            .or_else(|_| self.page_in(start..end, how))
+        // Whoever has it may be at these pages.
+        let turn = Turn::take(&self.turn).ok_or(EBUSY)?;
+        self.page_in(&turn, start..ahead, how)
+            .or_else(|_| self.page_in(&turn, start..end, how))
     }
 
     /// Gets pages in. The gate must have been entered, unless this was just made.
-    fn page_in(&self, pages: Range<usize>, how: Paging) -> Result {
+    fn page_in(&self, _turn: &Turn<'_>, pages: Range<usize>, how: Paging) -> Result {
         let raw = self.raw.as_ptr();
         // SAFETY:
         // - the umem is valid: the gate has been entered, or nobody else knows of it yet;
@@ -216,22 +255,79 @@ impl Shared {
                 how != Paging::Present,
             )
         })?;
+        let mut hidden = false;
         {
             let mut map = self.map.lock();
             for i in pages {
                 // SAFETY: As above, and locked.
-                let page = unsafe { bindings::odp_page(raw, i as c_ulong) };
+                let mut page = unsafe { bindings::odp_page(raw, i as c_ulong) };
+                // SAFETY: It is the address of a page, whether anything is mapped there or not.
+                if page != 0 && !unsafe { bindings::odp_is_mapped(address_of(page) as c_ulong) } {
+                    hidden = true;
+                    page = 0;
+                }
                 if let Some(entry) = map.pages.get_mut(i) {
-                    // INVARIANT: The page is there until `rxo_odp_pages_go` says that it goes,
-                    // which takes the lock of the umem and that of the map.
-                    *entry = page as usize;
+                    // INVARIANT: The page is there until `pages_go` says that it goes, with the lock of
+                    // the umem and that of the map. Until then it is as mapped as it is now: that is
+                    // up to what it was allocated for.
+                    *entry = if page == 0 {
+                        0
+                    } else {
+                        page | *entry & WRITTEN
+                    };
                 }
             }
         }
         // SAFETY: Locked above.
         unsafe { bindings::odp_unlock(raw) };
+        if hidden && how != Paging::Present {
+            return Err(EFAULT);
+        }
         Ok(())
     }
+
+    /// Pages go: when this returns they are not accessed any more, and what was written to them is not
+    /// lost with them.
+    ///
+    /// # Safety
+    ///
+    /// The umem must be valid and locked.
+    unsafe fn pages_go(&self, first: usize, count: usize) {
+        let mut at = first;
+        let end = first.saturating_add(count);
+        loop {
+            let mut written = [0; DIRTIED];
+            let mut n = 0;
+            {
+                let mut map = self.map.lock();
+                let end = end.min(map.pages.len());
+                for entry in map.pages.get_mut(at..end).into_iter().flatten() {
+                    if *entry & WRITTEN != 0 {
+                        let Some(slot) = written.get_mut(n) else {
+                            break;
+                        };
+                        *slot = address_of(*entry);
+                        n += 1;
+                    }
+                    *entry = 0;
+                    at += 1;
+                }
+            }
+            for page in written.iter().take(n) {
+                // SAFETY: By the type invariant it was a page of the process a moment ago, and none goes
+                // while the umem is locked.
+                unsafe { bindings::odp_dirty(*page as c_ulong) };
+            }
+            if n < DIRTIED {
+                return;
+            }
+        }
+    }
+}
+
+/// The address of a page, of its entry.
+fn address_of(entry: usize) -> usize {
+    entry & !(PAGE_SIZE - 1)
 }
 
 /// Pages of an [`OdpUmem`] go: when this returns they are not accessed any more.
@@ -239,15 +335,13 @@ impl Shared {
 /// # Safety
 ///
 /// `owner` must be what was handed to `odp_set_owner`, by an [`OdpUmem`] that has not released its
-/// umem.
+/// umem, which must be locked.
 #[no_mangle]
 unsafe extern "C" fn rxo_odp_pages_go(owner: *mut c_void, first: c_ulong, count: c_ulong) {
     // SAFETY: By the safety requirements it is the memory of the `Arc` of such an `OdpUmem`.
     let shared = unsafe { &*owner.cast::<Shared>() };
-    let mut map = shared.map.lock();
-    for entry in map.pages.iter_mut().skip(first).take(count) {
-        *entry = 0;
-    }
+    // SAFETY: It has not been released, and by the safety requirements it is locked.
+    unsafe { shared.pages_go(first, count) };
 }
 
 /// Memory of a process, paged on demand.
@@ -291,11 +385,7 @@ impl OdpUmem {
 
     /// Memory of `length` bytes that begins `offset` bytes into the first page of a new umem.
     fn of(raw: Raw, offset: usize, length: usize) -> Result<Self> {
-        let count = offset
-            .checked_add(length)
-            .ok_or(EOVERFLOW)?
-            .div_ceil(PAGE_SIZE);
-        let pages = KVVec::from_elem(0usize, count, GFP_KERNEL)?;
+        let pages = page_table(offset, length)?;
         // SAFETY: It is a umem.
         let writable = unsafe { bindings::odp_is_writable(raw.0.as_ptr()) };
         let shared = Arc::pin_init(
@@ -305,6 +395,7 @@ impl OdpUmem {
                 length,
                 writable,
                 gate <- Gate::new(),
+                turn: Atomic::new(0),
                 map <- new_bh_spinlock!(Map {
                     pages,
                     faults: Faults::default(),
@@ -333,12 +424,16 @@ impl OdpUmem {
         if self.closed.xchg(1, ordering::Full) != 0 {
             return;
         }
-        for entry in self.shared.map.lock().pages.iter_mut() {
-            *entry = 0;
+        let raw = self.shared.raw.as_ptr();
+        // SAFETY: Valid by the type invariant of `Shared`; it is locked for the second.
+        unsafe {
+            bindings::odp_lock(raw);
+            self.shared.pages_go(0, usize::MAX);
+            bindings::odp_unlock(raw);
         }
-        // SAFETY: Valid by the type invariant of `Shared`, and used no more. When this returns
-        // nobody is told of pages any more, so `shared` may go.
-        unsafe { bindings::odp_release(self.shared.raw.as_ptr()) };
+        // SAFETY: As above, and used no more. When this returns nobody is told of pages any more, so
+        // `shared` may go.
+        unsafe { bindings::odp_release(raw) };
     }
 
     /// Gets the pages of a range in, ahead of their use. May sleep, for as long as the range is
@@ -361,10 +456,16 @@ impl OdpUmem {
         let at = shared.offset + at;
         let pages = at / PAGE_SIZE..(at + len).div_ceil(PAGE_SIZE);
         for first in pages.clone().step_by(AT_ONCE) {
-            if kernel::current!().signal_pending() {
-                return Err(EINTR);
-            }
-            shared.page_in(first..pages.end.min(first + AT_ONCE), how)?;
+            let turn = loop {
+                if kernel::current!().signal_pending() {
+                    return Err(EINTR);
+                }
+                if let Some(turn) = Turn::take(&shared.turn) {
+                    break turn;
+                }
+                fsleep(Delta::from_millis(TURN_MS));
+            };
+            shared.page_in(&turn, first..pages.end.min(first + AT_ONCE), how)?;
         }
         Ok(())
     }
@@ -410,12 +511,13 @@ impl OdpUmem {
         }
         let mut left = len;
         while left > 0 {
-            let page = map.pages.get(at / PAGE_SIZE).ok_or(OdpFault::Denied)? & !WRITABLE;
+            let entry = map.pages.get_mut(at / PAGE_SIZE).ok_or(OdpFault::Denied)?;
+            if write {
+                *entry |= WRITTEN;
+            }
+            let page = core::ptr::with_exposed_provenance_mut::<u8>(address_of(*entry));
             let n = left.min(PAGE_SIZE - at % PAGE_SIZE);
-            f(
-                core::ptr::with_exposed_provenance_mut::<u8>(page).wrapping_add(at % PAGE_SIZE),
-                n,
-            );
+            f(page.wrapping_add(at % PAGE_SIZE), n);
             at += n;
             left -= n;
         }
@@ -541,12 +643,8 @@ impl Space {
         let id = need.pages.start / pages;
         let first = id * pages;
         let id = u32::try_from(id).map_err(|_| EFAULT)?;
-        let mut list = self.list.lock();
         if self.parts.get(id).is_some() {
             return Ok(());
-        }
-        if list.len() >= PARTS {
-            return Err(ENOMEM);
         }
         // SAFETY: The root is valid, as the gate has been entered.
         let raw = from_err_ptr(unsafe {
@@ -559,6 +657,17 @@ impl Space {
             pages: need.pages.start - first..(need.pages.end - first).min(pages),
             write: need.write,
         })?;
+        // Nobody waits for this with the memory of a process awaited: that may take as long as it likes.
+        let mut list = self.list.lock();
+        if self.parts.get(id).is_some() {
+            // Somebody else was faster; this one goes when the lock has been released.
+            drop(list);
+            return Ok(());
+        }
+        if list.len() >= PARTS {
+            drop(list);
+            return Err(ENOMEM);
+        }
         list.push(part.clone(), GFP_KERNEL)?;
         self.parts.insert_at(id, part)
     }

@@ -4,8 +4,16 @@
  * used, that are others in the end, or that there are none of.
  */
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include "rig.h"
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
 
 #define LEN (1 << 20)
 #define PAGE 4096
@@ -224,6 +232,138 @@ static int unmapped(void)
 	run_ok(expect_wc(p.b.rcq, 2, IBV_WC_LOC_PROT_ERR, 20000, NULL));
 	run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_OP_ERR, 20000, NULL));
 	return pair_down(&p);
+}
+
+/* Puts memory that nobody but the process may see in the place of some. */
+static int hide(struct ep *e, size_t off, size_t len, uint32_t seed)
+{
+	int fd = syscall(SYS_memfd_secret, 0);
+	void *m;
+
+	if (fd < 0)
+		skip("no memfd_secret here: %s", strerror(errno));
+	check_ok(ftruncate(fd, len));
+	m = mmap(e->buf + off, len, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED, fd, 0);
+	check(m == e->buf + off);
+	close(fd);
+	fill(m, len, seed);
+	return 0;
+}
+
+/* Memory that the kernel itself doesn't see is none that a peer sees. */
+static int hidden(void)
+{
+	struct opts o = opts_odp();
+	struct wr w = {
+		.id = 1, .flags = IBV_SEND_SIGNALED, .len = 3 * PAGE,
+	};
+	const enum ibv_wr_opcode ops[] = {
+		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+	};
+	struct ibv_sge s;
+	struct pair p;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		w.op = ops[i];
+		run_ok(pair_up(&p, &o));
+		run_ok(hide(&p.b, PAGE, PAGE, 5));
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		run_ok(expect_wc(p.a.scq, 1, IBV_WC_REM_ACCESS_ERR, 20000, NULL));
+		check(check_fill(p.b.buf + PAGE, PAGE, 5) < 0);
+		run_ok(pair_down(&p));
+
+		run_ok(pair_up(&p, &o));
+		run_ok(hide(&p.a, PAGE, PAGE, 5));
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		run_ok(expect_wc(p.a.scq, 1, IBV_WC_LOC_PROT_ERR, 20000, NULL));
+		check(check_fill(p.a.buf + PAGE, PAGE, 5) < 0);
+		run_ok(pair_down(&p));
+	}
+	/* What is beside it is there. */
+	run_ok(pair_up(&p, &o));
+	run_ok(hide(&p.b, 2 * PAGE, PAGE, 5));
+	run_ok(hide(&p.a, 2 * PAGE, PAGE, 5));
+	w.op = IBV_WR_RDMA_WRITE;
+	w.len = 2 * PAGE;
+	fill(p.a.buf, w.len, 6);
+	check_ok(post_to(&p.a, w, &p.b, 0));
+	run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 20000, NULL));
+	check(check_fill(p.b.buf, w.len, 6) < 0);
+	s = (struct ibv_sge){ (uintptr_t)p.b.buf, 4 * PAGE, p.b.mr->lkey };
+	check(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			IBV_ADVISE_MR_FLAG_FLUSH, &s, 1) == EFAULT);
+	check_ok(advise_mr(host_b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+			   IBV_ADVISE_MR_FLAG_FLUSH, &s, 1));
+	return pair_down(&p);
+}
+
+/*
+ * What a peer wrote is not lost with its page, though the process's page tables
+ * don't know of it: memory that its process gave up, until somebody writes to it.
+ */
+static int kept(void)
+{
+	const enum ibv_wr_opcode ops[] = {
+		IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ,
+	};
+	struct opts o = opts_odp();
+	unsigned int i, round;
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	for (round = 0; round < 4; round++)
+		for (i = 0; i < ARRAY_SIZE(ops); i++) {
+			bool read = ops[i] == IBV_WR_RDMA_READ;
+			struct ep *src = read ? &p.b : &p.a;
+			struct ep *dst = read ? &p.a : &p.b;
+			struct wr w = {
+				.id = 1, .op = ops[i], .len = LEN,
+				.flags = IBV_SEND_SIGNALED,
+			};
+			long bad;
+
+			fill(src->buf, LEN, round + i);
+			memset(dst->buf, 0x55, LEN);
+			check_ok(madvise(dst->buf, LEN, MADV_FREE));
+			if (ops[i] == IBV_WR_SEND)
+				check_ok(post_recv(&p.b, 2, 0, LEN));
+			check_ok(post_to(&p.a, w, &p.b, 0));
+			run_ok(expect_wc(p.a.scq, 1, IBV_WC_SUCCESS, 20000,
+					 NULL));
+			if (ops[i] == IBV_WR_SEND)
+				run_ok(expect_wc(p.b.rcq, 2, IBV_WC_SUCCESS,
+						 20000, NULL));
+			if (madvise(dst->buf, LEN, MADV_PAGEOUT))
+				skip("no MADV_PAGEOUT here");
+			bad = check_fill(dst->buf, LEN, round + i);
+			if (bad >= 0)
+				fail("operation %d: byte %ld was lost", ops[i],
+				     bad);
+		}
+	return pair_down(&p);
+}
+
+/* More than there are tables for is refused at once. */
+static int too_long(void)
+{
+	static const int access[] = { ACC_ALL, ACC_ALL | IBV_ACCESS_ON_DEMAND };
+	const size_t len = (1ull << 40) + PAGE;
+	unsigned int i;
+	void *m;
+
+	m = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m == MAP_FAILED)
+		skip("no so large mapping here");
+	for (i = 0; i < ARRAY_SIZE(access); i++) {
+		struct ibv_mr *mr = ibv_reg_mr(host_a.pd, m, len, access[i]);
+
+		check(!mr && errno == ENOMEM);
+	}
+	check_ok(munmap(m, len));
+	return sanity();
 }
 
 /* What the process may not write, no peer writes, whatever the key says. */
@@ -626,6 +766,9 @@ static const struct testcase cases[] = {
 	{ "odp_never_touched", never_touched },
 	{ "odp_remapped", remapped },
 	{ "odp_unmapped", unmapped, 60 },
+	{ "odp_hidden", hidden },
+	{ "odp_kept", kept, 60 },
+	{ "odp_too_long", too_long },
 	{ "odp_read_only", read_only },
 	{ "odp_forks", forks, 120 },
 	{ "odp_atomics", atomics, 60 },
