@@ -66,10 +66,32 @@ case_removed()
 	done
 }
 
+# A host's socket may join some 20 groups at a time. Those of devices that go are left.
+case_groups_of_netdevs()
+{
+	local i s=0
+	for ((i = 1; i <= 25 && s == 0; i++)); do
+		ip -n hosta link add spare type dummy &&
+			ip -n hosta addr add 10.8.0.1/24 dev spare &&
+			ip -n hosta link set spare up &&
+			on_a rdma link add extra type "$RXO_DRIVER" netdev spare || return 1
+		start hold a 20 "$BIN/objects" -a hosta:extra hold_group
+		HOLD=$!
+		eventually 5 grep -q '^going' "$TMP/hold" || { echo "netdev $i:"; show_end "$TMP/hold"; s=1; }
+		ip -n hosta link delete spare
+		eventually 5 no_extra || s=1
+		pkill -KILL -P $HOLD
+		ended $HOLD 5
+	done
+	return $s
+}
+no_extra() { ! on_a rdma link show | grep -q '^link extra'; }
+
 for c in $("$BIN/objects" -l); do
 	t "$c" one "$c"
 done
 t "mcast, IPv6" one mcast -6
+t "groups of 25 netdevs that go" case_groups_of_netdevs
 t "mckey" case_mckey 239.7.7.7 "$IPA" "$IPB"
 t "killed with all of it in use" case_killed
 t "device removed with all of it in use" case_removed

@@ -266,7 +266,7 @@ impl UdpSocket {
         self.port
     }
 
-    fn member(&self, join: bool, dev: &NetDevice, group: &IpAddr) -> Result {
+    fn member(&self, join: bool, ifindex: u32, group: &IpAddr) -> Result {
         if group.family() != self.family {
             return Err(EINVAL);
         }
@@ -282,7 +282,7 @@ impl UdpSocket {
             bindings::udp_mc_member(
                 sk.as_ptr(),
                 join,
-                dev.ifindex() as c_int,
+                ifindex as c_int,
                 group.octets().as_ptr(),
             )
         })
@@ -302,10 +302,11 @@ impl UdpSocket {
     ///
     /// Context: process, without the RTNL lock.
     pub fn join(&self, dev: &NetDevice, group: &IpAddr) -> Result {
-        self.member(true, dev, group)
+        self.member(true, dev.ifindex(), group)
     }
 
-    /// Leaves a group.
+    /// Leaves a group on the device of an index, also if there is no such device any more: the socket
+    /// remembers what it joined, and may join so much at a time.
     ///
     /// # Errors
     ///
@@ -313,8 +314,8 @@ impl UdpSocket {
     /// - `EADDRNOTAVAIL`: it has not been joined.
     ///
     /// Context: process, without the RTNL lock.
-    pub fn leave(&self, dev: &NetDevice, group: &IpAddr) -> Result {
-        self.member(false, dev, group)
+    pub fn leave(&self, ifindex: u32, group: &IpAddr) -> Result {
+        self.member(false, ifindex, group)
     }
 
     /// Returns whether the port is still open.

@@ -1135,6 +1135,22 @@ static int hold(void)
 	_exit(0);
 }
 
+/* A queue pair of a group, until someone else ends it. */
+static int hold_group(void)
+{
+	union ibv_gid g = group(7);
+	struct opts o = small();
+	struct ep u;
+
+	o.type = IBV_QPT_UD;
+	run_ok(ud_up(&u, &host_a, &o));
+	check_ok(ibv_attach_mcast(u.qp, &g, 0));
+	printf("going\n");
+	fflush(stdout);
+	pause();
+	return 0;
+}
+
 static const struct testcase cases[] = {
 	{ "srq_attr", srq_attr },
 	{ "srq_traffic", srq_traffic },
@@ -1166,6 +1182,10 @@ int main(int argc, char **argv)
 		if (host_open(&host_a) || host_open(&host_b))
 			return 1;
 		return hold();
+	}
+	if (argc > 1 && !strcmp(argv[argc - 1], "hold_group")) {
+		rig_args(argc, argv);
+		return host_open(&host_a) || hold_group();
 	}
 	return rig_main(argc, argv, cases, ARRAY_SIZE(cases));
 }

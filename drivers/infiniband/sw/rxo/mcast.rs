@@ -195,9 +195,9 @@ impl Groups {
             return Ok(());
         }
         let _old = self.replace(ifindex, address, None);
-        if let (Some(socket), Some(netdev)) = (socket, qp.port.netdev()) {
-            // A device that is going away has left its groups already.
-            let _ = socket.leave(&netdev, &address);
+        if let Some(socket) = socket {
+            // It fails only if the namespace is going, and all its sockets with it.
+            let _ = socket.leave(ifindex, &address);
         }
         Ok(())
     }
