@@ -7,6 +7,7 @@
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 must_build traffic traffic.c rig.c
+must_build outlive outlive.c rig.c
 
 case $RXO_DRIVER in
 rxe) MODULE=rdma_rxe ;;
@@ -102,6 +103,45 @@ rounds()
 	done
 	eventually 5 unused
 }
+
+# Two namespaces go with the devices that a process elsewhere uses, one of which can't
+# go yet: the process prefetches memory that is long in coming. What its queue pairs and address
+# handles know of the way must not be used when they are given up in the end.
+outlived()
+{
+	local h p r=0 img=$TMP/outlive.img mnt=$TMP/outlive.d
+	[ "$RXO_NETNS" = exclusive ] || { skip "devices are shared between namespaces"; return; }
+	command -v mkfs.ext4 >/dev/null && modprobe -q ext4 || { skip "no ext4 here"; return; }
+	truncate -s 16M "$img" && mkfs.ext4 -qF "$img" && mkdir -p "$mnt" && mount "$img" "$mnt" &&
+		truncate -s 4096 "$mnt/file" || return 1
+	for h in 1 2; do
+		ip netns add gone$h || return 1
+	done
+	ip link add eth0 netns gone1 type veth peer name eth0 netns gone2 || return 1
+	for h in 1 2; do
+		ip -n gone$h link set eth0 up && ip -n gone$h addr add 10.6.0.$h/24 dev eth0 &&
+			ip -n gone$h addr add fd06::$h/64 dev eth0 nodad &&
+			ip netns exec gone$h rdma link add gone$h type "$RXO_DRIVER" netdev eth0 || return 1
+	done
+	topo_neighbours gone1 gone2 eth0 fd06::2 && topo_neighbours gone2 gone1 eth0 fd06::1 || return 1
+	"$BIN/outlive" -a gone1:gone1 -b gone2:gone2 -6 "$mnt/file" >"$TMP/outlive" 2>&1 &
+	p=$!
+	PIDS+=($p)
+	eventually 30 grep -q '^going' "$TMP/outlive" || { show_end "$TMP/outlive"; r=1; }
+	fsfreeze -f "$mnt" && kill -USR1 $p && eventually 5 waits_in $p || r=1
+	ip netns del gone1
+	ip netns del gone2
+	# Some grace periods.
+	sleep 3
+	waits_in $p || { echo "it did not wait all the time"; r=1; }
+	fsfreeze -u "$mnt"
+	eventually 10 grep -q '^prefetched' "$TMP/outlive" || r=1
+	kill $p
+	ended $p 10 || r=1
+	umount "$mnt" || r=1
+	return $r
+}
+waits_in() { grep -q '^State:.*D' "/proc/$1/status"; }
 
 # with_stock HOW SERVER CLIENT...: distributions' programs end by themselves
 with_stock()
@@ -242,5 +282,6 @@ t "the peer's program is killed" peer_killed
 t "added and deleted quickly" quick_cycles
 t "added and deleted twice at a time" racing
 t "the namespace goes" namespace_goes
+t "a process outlives its devices' namespaces" outlived
 t "the module is unused and goes" unload
 finish

@@ -396,6 +396,8 @@ impl Provider for Rxo {
 
     fn destroy_ah(ah: &rdma::Ah<Self>) {
         let ah = ah.data();
+        // A namespace waits for its devices, but not for what goes a grace period later.
+        ah.handle.remember(None);
         if let Some(number) = ah.number {
             ah.port.ahs.remove(number);
         }
