@@ -279,12 +279,7 @@ impl UdpSocket {
         // SAFETY: By the type invariants it is a UDP socket, which is not closed while the lock is
         // held. Its family is that of the address, which is as long as the function expects.
         to_result(unsafe {
-            bindings::udp_mc_member(
-                sk.as_ptr(),
-                join,
-                ifindex as c_int,
-                group.octets().as_ptr(),
-            )
+            bindings::udp_mc_member(sk.as_ptr(), join, ifindex as c_int, group.octets().as_ptr())
         })
     }
 
