@@ -144,17 +144,22 @@ impl Word<'_> {
 /// asks for one. That is 1 TiB.
 const MOST_PAGES: usize = i32::MAX as usize / size_of::<usize>();
 
-/// A table of the pages of `length` bytes that begin `offset` bytes into the first.
+/// How many pages `length` bytes lie in that begin `offset` bytes into the first.
 ///
 /// # Errors
 ///
-/// `ENOMEM` if they are too many as well.
-pub(crate) fn page_table(offset: usize, length: usize) -> Result<KVVec<usize>> {
+/// `EOVERFLOW`; `ENOMEM` if they are too many for a table.
+pub(crate) fn page_count(offset: usize, length: usize) -> Result<usize> {
     let bytes = offset.checked_add(length).ok_or(EOVERFLOW)?;
     let count = bytes.div_ceil(PAGE_SIZE);
     if count > MOST_PAGES {
         return Err(ENOMEM);
     }
+    Ok(count)
+}
+
+/// A table of so many pages. What is not worth such a table should have been refused before.
+pub(crate) fn page_table(count: usize) -> Result<KVVec<usize>> {
     Ok(KVVec::from_elem(0usize, count, GFP_KERNEL | __GFP_NOWARN)?)
 }
 
@@ -206,7 +211,7 @@ impl Umem {
             return Err(EINVAL);
         }
         let offset = start % PAGE_SIZE;
-        let pages = page_table(offset, length)?;
+        let count = page_count(offset, length)?;
         // SAFETY: The device is valid; the function checks the range itself.
         let raw = from_err_ptr(unsafe {
             bindings::ib_umem_get_va(device.as_raw(), start, length, access as i32)
@@ -215,13 +220,14 @@ impl Umem {
         let mut this = Self {
             raw,
             start,
-            pages,
+            pages: KVVec::new(),
             offset,
             length,
             // SAFETY: `raw` is valid.
             writable: unsafe { raw.as_ref().writable() } != 0,
         };
-        let count = this.pages.len();
+        // Only now, as it is known that the process may have so much.
+        this.pages = page_table(count)?;
         // SAFETY: The umem is valid and the array has room for `count` addresses.
         let got = unsafe {
             bindings::ib_umem_page_addresses(raw.as_ptr(), this.pages.as_mut_ptr().cast(), count)

@@ -52,6 +52,7 @@ use softirq::{
 
 use crate::{
     memory::{
+        page_count,
         page_table,
         Bytes,
         Word, //
@@ -385,7 +386,7 @@ impl OdpUmem {
 
     /// Memory of `length` bytes that begins `offset` bytes into the first page of a new umem.
     fn of(raw: Raw, offset: usize, length: usize) -> Result<Self> {
-        let pages = page_table(offset, length)?;
+        let pages = page_table(page_count(offset, length)?)?;
         // SAFETY: It is a umem.
         let writable = unsafe { bindings::odp_is_writable(raw.0.as_ptr()) };
         let shared = Arc::pin_init(

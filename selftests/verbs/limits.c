@@ -260,12 +260,14 @@ static int set_memlock(rlim_t bytes)
 
 /*
  * Pinned memory counts, to the page, and counts no more when it is given back;
- * memory that is paged on demand does not. Root may lock what it likes.
+ * memory that is paged on demand does not. What is too much costs nothing. Root
+ * may lock what it likes.
  */
 static int memlock(void)
 {
-	const size_t quarter = 1 << 20;
+	const size_t quarter = 1 << 20, huge = (1ull << 40) - (64 << 10);
 	struct ibv_mr *mr[5];
+	uint64_t begin;
 	uint8_t *m;
 	int i, round;
 
@@ -290,6 +292,16 @@ static int memlock(void)
 		for (i = 0; i < 4; i++)
 			check_ok(ibv_dereg_mr(mr[i]));
 	}
+	/* A table of its pages would take two gigabytes: nobody makes it first. */
+	begin = now_us();
+	for (i = 0; i < 8; i++) {
+		errno = 0;
+		check(!ibv_reg_mr(host_a.pd, m, huge, ACC_ALL));
+		check(errno == ENOMEM);
+	}
+	if (now_us() - begin > 1000000)
+		fail("%llu ms to refuse what is too much",
+		     (unsigned long long)(now_us() - begin) / 1000);
 	mr[0] = ibv_reg_mr(host_a.pd, m, 5 * quarter,
 			   ACC_ALL | IBV_ACCESS_ON_DEMAND);
 	if (mr[0])
