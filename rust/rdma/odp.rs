@@ -67,8 +67,8 @@ const AHEAD: usize = 16;
 const WRITABLE: usize = 1;
 /// It was written to, which its process's page tables don't know of.
 const WRITTEN: usize = 2;
-/// Pages that are marked dirty at a time.
-const DIRTIED: usize = 64;
+/// Pages that go at a time: who wants to access others may have to wait for so many.
+const GOING: usize = 64;
 /// What could not be faulted in may be there after so long: who waits for it asks more often.
 const FAILED_NS: u64 = 20_000_000;
 /// Between two looks whether it is one's turn.
@@ -118,36 +118,49 @@ struct Need {
     write: bool,
 }
 
-/// What is to be faulted in.
+/// What is to be faulted in: one thing at a time. Whoever else waits asks again.
 #[derive(Default)]
-struct Faults {
-    need: Option<Need>,
-    /// What could not be faulted in, until that is told, and until when it may be told.
-    failed: Option<(Need, u64)>,
+enum Faults {
+    #[default]
+    Idle,
+    /// This is to be faulted in.
+    Needed(Need),
+    /// This could not be, which is to be told to who asks for it by then. Nothing else is faulted
+    /// in before: else those whose memory isn't there could displace each other's answers for ever.
+    Failed(Need, u64),
 }
 
 impl Faults {
     /// Tells why pages that an access needs are not there, and remembers to fault them in.
     fn fault(&mut self, pages: Range<usize>, write: bool) -> OdpFault {
-        let told = |f: &Need| f.pages.start == pages.start && f.write == write;
-        let now = softirq::now_ns();
-        let failed = self.failed.take_if(|(f, until)| told(f) || *until <= now);
-        if failed.is_some_and(|(f, until)| told(&f) && now < until) {
-            return OdpFault::Denied;
+        match self {
+            Self::Failed(need, until) if softirq::now_ns() < *until => {
+                if need.pages.start == pages.start && need.write == write {
+                    *self = Self::Idle;
+                    return OdpFault::Denied;
+                }
+            }
+            Self::Needed(_) => (),
+            Self::Idle | Self::Failed(..) => *self = Self::Needed(Need { pages, write }),
         }
-        // One at a time: whoever else waits will ask again.
-        self.need.get_or_insert(Need { pages, write });
         OdpFault::Absent
+    }
+
+    /// What is to be faulted in.
+    fn needed(&self) -> Option<Need> {
+        match self {
+            Self::Needed(need) => Some(need.clone()),
+            Self::Idle | Self::Failed(..) => None,
+        }
     }
 
     /// Something was done about `need`.
     fn done(&mut self, need: Need, result: Result) {
-        self.need = None;
-        match result {
+        *self = match result {
             // Too much was going on: whoever needs it asks again.
-            Ok(()) | Err(EBUSY) | Err(EAGAIN) => (),
-            Err(_) => self.failed = Some((need, softirq::now_ns().saturating_add(FAILED_NS))),
-        }
+            Ok(()) | Err(EBUSY) | Err(EAGAIN) => Self::Idle,
+            Err(_) => Self::Failed(need, softirq::now_ns().saturating_add(FAILED_NS)),
+        };
     }
 }
 
@@ -157,6 +170,22 @@ struct Map {
     /// absent.
     pages: KVVec<usize>,
     faults: Faults,
+}
+
+impl Map {
+    /// Strikes out up to [`GOING`] pages, and returns the addresses of those that were written to.
+    fn strike_out(&mut self, first: usize, end: usize) -> impl Iterator<Item = usize> {
+        let mut written = [0; GOING];
+        let end = end.min(first.saturating_add(GOING));
+        let entries = self.pages.get_mut(first..end).into_iter().flatten();
+        for (entry, written) in entries.zip(&mut written) {
+            if *entry & WRITTEN != 0 {
+                *written = address_of(*entry);
+            }
+            *entry = 0;
+        }
+        written.into_iter().filter(|page| *page != 0)
+    }
 }
 
 /// The turn to page something in, of one umem: the core notes what it finds in the umem before it
@@ -220,7 +249,7 @@ impl WorkItem for Shared {
             return;
         };
         loop {
-            let need = this.map.lock().faults.need.clone();
+            let need = this.map.lock().faults.needed();
             let Some(need) = need else { break };
             let result = this.page_in_and_ahead(&need);
             this.map.lock().faults.done(need, result);
@@ -293,34 +322,15 @@ impl Shared {
     /// # Safety
     ///
     /// The umem must be valid and locked.
-    unsafe fn pages_go(&self, first: usize, count: usize) {
-        let mut at = first;
-        let end = first.saturating_add(count);
-        loop {
-            let mut written = [0; DIRTIED];
-            let mut n = 0;
-            {
-                let mut map = self.map.lock();
-                let end = end.min(map.pages.len());
-                for entry in map.pages.get_mut(at..end).into_iter().flatten() {
-                    if *entry & WRITTEN != 0 {
-                        let Some(slot) = written.get_mut(n) else {
-                            break;
-                        };
-                        *slot = address_of(*entry);
-                        n += 1;
-                    }
-                    *entry = 0;
-                    at += 1;
-                }
-            }
-            for page in written.iter().take(n) {
+    unsafe fn pages_go(&self, pages: Range<usize>) {
+        let end = pages.end.min(self.map.lock().pages.len());
+        for first in (pages.start..end).step_by(GOING) {
+            // The lock is released by then: to mark them takes others, and may take long.
+            let written = self.map.lock().strike_out(first, end);
+            for page in written {
                 // SAFETY: By the type invariant it was a page of the process a moment ago, and none goes
                 // while the umem is locked.
-                unsafe { bindings::odp_dirty(*page as c_ulong) };
-            }
-            if n < DIRTIED {
-                return;
+                unsafe { bindings::odp_dirty(page as c_ulong) };
             }
         }
     }
@@ -342,7 +352,7 @@ unsafe extern "C" fn rxo_odp_pages_go(owner: *mut c_void, first: c_ulong, count:
     // SAFETY: By the safety requirements it is the memory of the `Arc` of such an `OdpUmem`.
     let shared = unsafe { &*owner.cast::<Shared>() };
     // SAFETY: It has not been released, and by the safety requirements it is locked.
-    unsafe { shared.pages_go(first, count) };
+    unsafe { shared.pages_go(first..first.saturating_add(count)) };
 }
 
 /// Memory of a process, paged on demand.
@@ -429,7 +439,7 @@ impl OdpUmem {
         // SAFETY: Valid by the type invariant of `Shared`; it is locked for the second.
         unsafe {
             bindings::odp_lock(raw);
-            self.shared.pages_go(0, usize::MAX);
+            self.shared.pages_go(0..usize::MAX);
             bindings::odp_unlock(raw);
         }
         // SAFETY: As above, and used no more. When this returns nobody is told of pages any more, so
@@ -629,7 +639,7 @@ impl WorkItem for Space {
             return;
         };
         loop {
-            let need = this.faults.lock().need.clone();
+            let need = this.faults.lock().needed();
             let Some(need) = need else { break };
             let result = this.add_part(&need);
             this.faults.lock().done(need, result);

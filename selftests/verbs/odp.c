@@ -3,6 +3,8 @@
  * Memory paged on demand: pages that were never there, that go while they are
  * used, that are others in the end, or that there are none of.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -573,6 +575,205 @@ static struct ibv_sge part(struct ep *e, size_t at, uint32_t len)
 	return (struct ibv_sge){ (uintptr_t)e->buf + at, len, e->mr->lkey };
 }
 
+/* Puts memory where there is none. */
+static int map_again(void *at, size_t len)
+{
+	check(mmap(at, len, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+	return 0;
+}
+
+struct flips {
+	uint8_t *at;
+	size_t len;
+	atomic_bool stop;
+};
+
+/* Whoever wants to page something in has to wait for this most of the time. */
+static void *flip_loop(void *arg)
+{
+	struct flips *f = arg;
+
+	while (!atomic_load(&f->stop))
+		evict(f->at, f->len);
+	return NULL;
+}
+
+/*
+ * Many at a time whose memory isn't there, each in a place of its own in one
+ * region: all are told, however they take turns in asking. They ask seldom, as
+ * the process's memory is busy at first.
+ */
+static int unmapped_by_many(void)
+{
+	struct flips f = { .len = (quick ? 8 : 32) << 20 };
+	pthread_t flipper;
+	const int rounds = quick ? 1 : 3;
+	struct opts o = opts_odp();
+	struct pair p[6];
+	int side, r;
+	unsigned int i;
+
+	f.at = mmap(NULL, f.len, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(f.at != MAP_FAILED);
+	memset(f.at, 1, f.len);
+	for (r = 0; r < rounds; r++)
+		for (side = 0; side < 2; side++) {
+			const enum ibv_wc_status want = side ?
+				IBV_WC_REM_ACCESS_ERR : IBV_WC_LOC_PROT_ERR;
+			struct ep *holed;
+
+			for (i = 0; i < ARRAY_SIZE(p); i++)
+				run_ok(pair_up(&p[i], &o));
+			holed = side ? &p[0].b : &p[0].a;
+			for (i = 0; i < ARRAY_SIZE(p); i++)
+				check_ok(munmap(holed->buf + 2 * i * PAGE, PAGE));
+			atomic_store(&f.stop, false);
+			check_ok(pthread_create(&flipper, NULL, flip_loop, &f));
+			for (i = 0; i < ARRAY_SIZE(p); i++) {
+				struct wr w = {
+					.id = i, .flags = IBV_SEND_SIGNALED,
+					.op = IBV_WR_RDMA_WRITE, .len = 64,
+				};
+				uint8_t *hole = holed->buf + 2 * i * PAGE;
+
+				w.raddr = (uintptr_t)p[i].b.buf;
+				w.rkey = p[i].b.mr->rkey;
+				if (side) {
+					w.raddr = (uintptr_t)hole;
+					w.rkey = holed->mr->rkey;
+				} else {
+					w.lkey = holed->mr->lkey;
+					w.off = hole - p[i].a.buf;
+				}
+				check_ok(post(&p[i].a, &w));
+				usleep(80);
+			}
+			usleep(10000);
+			atomic_store(&f.stop, true);
+			check_ok(pthread_join(flipper, NULL));
+			for (i = 0; i < ARRAY_SIZE(p); i++)
+				run_ok(expect_wc(p[i].a.scq, i, want, 3000, NULL));
+			for (i = 0; i < ARRAY_SIZE(p); i++)
+				run_ok(pair_down(&p[i]));
+		}
+	check_ok(munmap(f.at, f.len));
+	return 0;
+}
+
+/*
+ * What failed when there was no memory concerns whoever asked then: not who
+ * asks later, when there is some.
+ */
+static int forgotten(void)
+{
+	const int rounds = quick ? 20 : 60;
+	struct opts o = opts_odp();
+	struct pair p, q;
+	int i;
+
+	run_ok(pair_up(&q, &o));
+	fill(q.a.buf, PAGE, 1);
+	for (i = 0; i < rounds; i++) {
+		struct wr w = {
+			.id = i, .flags = IBV_SEND_SIGNALED, .len = 64,
+			.op = IBV_WR_RDMA_WRITE, .lkey = q.a.mr->lkey,
+		};
+		uint8_t *hole = q.a.buf + (1 + i) * PAGE;
+
+		run_ok(pair_up(&p, &o));
+		check_ok(munmap(hole, PAGE));
+		w.off = hole - p.a.buf;
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		/* Nobody asks any more, most of the times. */
+		run_ok(ep_state(&p.a, IBV_QPS_RESET));
+		usleep(50000);
+		run_ok(map_again(hole, PAGE));
+		fill(hole, 64, i);
+		w.off = hole - q.a.buf;
+		check_ok(post_to(&q.a, w, &q.b, 0));
+		run_ok(expect_wc(q.a.scq, i, IBV_WC_SUCCESS, 20000, NULL));
+		check(check_fill(q.b.buf, 64, i) < 0);
+		run_ok(pair_down(&p));
+	}
+	return pair_down(&q);
+}
+
+/* What a thread does to a region over and over. */
+struct busy {
+	struct ep *e;
+	int advice;		/* -1: gives the memory back instead */
+	atomic_bool *stop;
+	pthread_t thread;
+	long times;
+	int err;
+};
+
+static void *busy_loop(void *arg)
+{
+	struct busy *b = arg;
+	struct ibv_sge s = part(b->e, 0, LEN);
+
+	while (!atomic_load(b->stop) && !b->err) {
+		b->err = b->advice < 0 ?
+			madvise(b->e->buf, LEN, MADV_DONTNEED) :
+			advise_mr(b->e->h->pd, b->advice,
+				  IBV_ADVISE_MR_FLAG_FLUSH, &s, 1);
+		b->times++;
+		if (b->advice < 0)
+			usleep(1000);
+	}
+	return NULL;
+}
+
+/*
+ * Several that get pages of one region in at a time, of which some are given
+ * back meanwhile, while peers access it.
+ */
+static int at_once(void)
+{
+	const int advice[] = {
+		IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+		IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, -1,
+		IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+		IBV_ADVISE_MR_ADVICE_PREFETCH,
+		IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+	};
+	const uint64_t until = now_us() + (quick ? 2 : 5) * 1000000ull;
+	struct busy busy[ARRAY_SIZE(advice)];
+	struct opts o = opts_odp();
+	atomic_bool stop = false;
+	unsigned int i, writes;
+	struct pair p;
+
+	run_ok(pair_up(&p, &o));
+	for (i = 0; i < ARRAY_SIZE(busy); i++) {
+		busy[i] = (struct busy){
+			.e = &p.b, .advice = advice[i], .stop = &stop,
+		};
+		check_ok(pthread_create(&busy[i].thread, NULL, busy_loop,
+					&busy[i]));
+	}
+	for (writes = 0; now_us() < until; writes++) {
+		struct wr w = {
+			.id = writes, .flags = IBV_SEND_SIGNALED, .len = LEN,
+			.op = writes & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+		};
+
+		check_ok(post_to(&p.a, w, &p.b, 0));
+		run_ok(expect_wc(p.a.scq, writes, IBV_WC_SUCCESS, 20000, NULL));
+	}
+	atomic_store(&stop, true);
+	for (i = 0; i < ARRAY_SIZE(busy); i++) {
+		check_ok(pthread_join(busy[i].thread, NULL));
+		printf("# advice %d: %ld times\n", advice[i], busy[i].times);
+		check(!busy[i].err && busy[i].times);
+	}
+	printf("# %u accesses\n", writes);
+	return pair_down(&p);
+}
+
 /*
  * Nothing waits for pages that were got in ahead, if they stay: 62-odp.sh looks
  * at the counters. All of it in several ranges, which need not begin with a page.
@@ -775,6 +976,9 @@ static const struct testcase cases[] = {
 	{ "odp_everything", everything, 60 },
 	{ "odp_given_up", given_up, 60 },
 	{ "odp_before_absent", before_absent, 60 },
+	{ "odp_unmapped_by_many", unmapped_by_many, 120 },
+	{ "odp_forgotten", forgotten, 60 },
+	{ "odp_at_once", at_once, 60 },
 	{ "prefetched", prefetched, 60 },
 	{ "prefetched_present", prefetched_present },
 	{ "prefetched_everything", prefetched_everything },
