@@ -224,11 +224,11 @@ void rust_helper_odp_lock(struct ib_umem_odp *odp)
 {
 }
 
-void rust_helper_odp_dirty(unsigned long page)
+void rust_helper_odp_unlock(struct ib_umem_odp *odp)
 {
 }
 
-void rust_helper_odp_unlock(struct ib_umem_odp *odp)
+void rust_helper_odp_dirty(unsigned long page)
 {
 }
 
