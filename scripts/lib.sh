@@ -49,21 +49,6 @@ lane_make()
 	esac
 }
 
-# src_files: the files of the checkout, each ended by a zero, but none that it ignores. What was
-# unpacked from an archive ignores what is built.
-src_files()
-{
-	(
-		cd "$SRC" || exit
-		if [ -e .git ] && command -v git >/dev/null; then
-			git -c safe.directory='*' ls-files -co --exclude-standard -z
-		else
-			find . -name .git -prune -o -path ./build -prune -o -path './rust/*/target' -prune -o \
-				-type f -printf '%P\0'
-		fi | while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done
-	)
-}
-
 # module_make LANE: and those of a module build. With the tests for KUnit.
 module_make()
 {

@@ -37,7 +37,6 @@ for f in "$work"/rdma/*.sh; do
 	(cd "$work/rdma" && timeout 120 bash "$f") >"$work/out" 2>&1 </dev/null
 	status=$?
 	if grep -q '^1\.\.[1-9]' "$work/out"; then
-		before=$n
 		while read -r line; do
 			n=$((n + 1))
 			verdict=ok
@@ -46,12 +45,6 @@ for f in "$work"/rdma/*.sh; do
 			echo "$verdict $n - $name: ${line#* }"
 		done < <(grep -E '^(ok|not ok) ' "$work/out")
 		[ "$status" = 0 ] || sed 's/^/# /' "$work/out"
-		planned=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p;T;q' "$work/out")
-		[ $((n - before)) = "$planned" ] || {
-			n=$((n + 1))
-			echo "not ok $n - $name: $((n - before - 1)) results where $planned were announced"
-			bad=1
-		}
 		continue
 	fi
 	n=$((n + 1))

@@ -116,13 +116,6 @@ int host_close(struct host *h)
 
 /* ---- endpoints ------------------------------------------------------------ */
 
-bool is_rxo(void)
-{
-	const char *driver = getenv("RXO_DRIVER");
-
-	return !driver || !strcmp(driver, "rxo");
-}
-
 struct opts opts_default(void)
 {
 	return (struct opts){

@@ -67,14 +67,6 @@ enum { PASS = 0, FAIL = 1, SKIP = 4 };
 		return SKIP; \
 	} while (0)
 
-/* What other drivers need not have: rxo has all of it. */
-#define lacks(fmt, ...) \
-	do { \
-		if (is_rxo()) \
-			fail(fmt, ##__VA_ARGS__); \
-		skip(fmt, ##__VA_ARGS__); \
-	} while (0)
-
 struct host {
 	const char *ns, *dev;
 	struct ibv_context *ctx;
@@ -125,7 +117,6 @@ extern struct host host_a, host_b;
 extern int ip_version;
 extern bool quick;
 
-bool is_rxo(void);
 struct opts opts_default(void);
 enum ibv_mtu pair_mtu(void);
 int mtu_bytes(enum ibv_mtu mtu);
