@@ -194,8 +194,13 @@ finish()
 
 # ---- processes --------------------------------------------------------------
 
-# in_host a|b COMMAND...: replaces the shell; for background jobs in ( ).
-in_host() { exec ip netns exec "host$1" "${@:2}"; }
+# in_host a|b COMMAND...: replaces the shell; for background jobs in ( ). In the
+# test's own shell it would end the test, with the status of the command.
+in_host()
+{
+	[ "$BASH_SUBSHELL" -gt 0 ] || { echo "in_host outside of ( ): $*"; return 1; }
+	exec ip netns exec "host$1" "${@:2}"
+}
 host() { ip netns exec "host$1" "${@:2}"; }
 
 # start NAME a|b SECONDS COMMAND...: in the background, with a time limit;
