@@ -71,6 +71,13 @@ show_end() { tail -n "${2:-12}" "$1" | cut -c 1-200; }
 SKIP_WHY=
 skip() { SKIP_WHY=$*; return 4; }
 
+# lacks WHY: a case of what the driver has not. rxo must have all that is tested.
+lacks()
+{
+	[ "$RXO_DRIVER" != rxo ] || { echo "$*"; return 1; }
+	skip "$@"
+}
+
 # The test can't be run at all, which shows before its first case.
 skip_all() { echo "1..0 # SKIP $*"; exit 0; }
 
