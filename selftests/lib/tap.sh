@@ -14,6 +14,8 @@
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=selftests/lib/topology.sh
 . "$TESTS/lib/topology.sh"
+# shellcheck source=selftests/lib/kernel-log.sh
+. "$TESTS/lib/kernel-log.sh"
 
 QUICK=${RXO_QUICK:-0}
 TAP_N=0 TAP_BAD=0
@@ -25,28 +27,14 @@ PIDS=()
 
 # ---- kernel log -------------------------------------------------------------
 
-BAD_LOG='WARNING:|BUG:|Oops|KASAN|UBSAN|possible circular|inconsistent lock|possible recursive'
-BAD_LOG+='|suspicious RCU|hung task|blocked for more than|soft lockup|workqueue lockup'
-BAD_LOG+='|rcu.*stall|refcount_t|[Kk]ernel panic|[Uu]nable to handle'
-BAD_LOG+='|panicked|[Ll]eaked|Call Trace|unregister_netdevice: waiting|scheduling while atomic'
-BAD_LOG+='|sleeping function|list_(add|del) corruption|still held|invalid opcode|double free|use-after-free'
-
 # What was logged since the last call, without the record headers.
 kernel_log_new()
 {
 	local all
 	# One record a read; EAGAIN ends it.
 	all=$(dd if=/dev/kmsg iflag=nonblock bs=8192 2>/dev/null | tr -d '\000')
-	# Memory that was short tells so with a trace, which is no complaint. Nor
-	# is it the module's that UML's KASAN takes a module's memory for what was
-	# there before, a module that has gone.
 	awk -F'[,;]' -v last="$KMSG_SEQ" '/^[0-9]+,[0-9]+,/ {
-		show = $2 + 0 > last + 0; if (!show) next
-		sub(/^[^;]*;/, "")
-		if (/vmalloc error: size|page allocation failure/) known = 1
-		if (/KASAN: global-out-of-bounds in simplify_symbols/) { known = 1; next }
-		if (known && /Call Trace/) { known = 0; next }
-		print }' <<<"$all"
+		if ($2 + 0 > last + 0) { sub(/^[^;]*;/, ""); print } }' <<<"$all"
 	KMSG_SEQ=$(awk -F, '/^[0-9]+,[0-9]+,/ { s = $2 } END { print s + 0 }' <<<"$all")
 }
 
@@ -54,11 +42,10 @@ kernel_log_new()
 check_kernel_log()
 {
 	kernel_log_new >"$TMP/kmsg"
-	if grep -qE "$BAD_LOG" "$TMP/kmsg"; then
-		echo "the kernel's log:"
-		grep -E -m 3 -A 25 "$BAD_LOG" "$TMP/kmsg" | head -n 40
-		return 1
-	fi
+	bad_lines <"$TMP/kmsg" >"$TMP/kmsg.bad" || return 0
+	echo "the kernel's log:"
+	grep -F -f "$TMP/kmsg.bad" -m 3 -A 25 "$TMP/kmsg" | head -n 40
+	return 1
 }
 
 # ---- results ----------------------------------------------------------------
