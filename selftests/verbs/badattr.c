@@ -343,6 +343,9 @@ static int reg_mr(void)
 		     "address 4096");
 	bad |= no_mr((void *)(~0ull - 4095), 8192, ACC_ALL, EINVAL, EFAULT,
 		     "a range that wraps");
+	bad |= no_mr((void *)(~0ull - 4095), 8192,
+		     ACC_ALL | IBV_ACCESS_ON_DEMAND, EOVERFLOW, EINVAL,
+		     "a range that wraps, on demand");
 	bad |= no_mr((void *)0xffff800000000000ull, page, ACC_ALL, EFAULT,
 		     EINVAL, "the kernel's memory");
 	bad |= no_mr(m, ~0ull - (uintptr_t)m, ACC_ALL, EINVAL, ENOMEM,

@@ -330,7 +330,7 @@ static int writes(struct pair *p, int first, int n)
 	return 0;
 }
 
-/* Waits until the peer's byte shows that all before it were carried out. */
+/* So long that the peer has carried out and acknowledged all of it. */
 static int settle(struct pair *p)
 {
 	usleep(100000);
