@@ -92,8 +92,8 @@ stuck() # SLOT
 	echo "worker $1 does not end"
 	cat "$TMP/worker$1"
 	cat "/proc/$child/stack" "/proc/$child/status" 2>&1 | head -n 40
-	host a rdma -d resource show qp pid "$child"
-	host b rdma -d resource show qp pid "$child"
+	host a rdma -dd resource show qp pid "$child"
+	host b rdma -dd resource show qp pid "$child"
 	kill -KILL "$child" "$pid"
 }
 
