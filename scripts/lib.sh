@@ -58,10 +58,30 @@ module_make()
 	[ "$1" != debug ] || echo "KCFLAGS=-Wno-null-pointer-arithmetic"
 }
 
+# kvm: on or off, as KVM says or, if that is auto, a probe.
+kvm()
+{
+	case ${KVM:-auto} in
+	auto) "$SCRIPTS/kvm-probe" ;;
+	on | off) echo "$KVM" ;;
+	*) die "KVM=$KVM: auto, on or off" ;;
+	esac
+}
+
 # src_key: a name for this checkout's own output below the lane's.
 src_key()
 {
 	echo "$(basename "$SRC")-$(echo "$SRC" | cksum | cut -d' ' -f1)"
+}
+
+# source_files: all files of the checkout but those that .gitignore names, no matter
+# whether it is a repository: a release is none, and the machine may have no git.
+source_files()
+{
+	# shellcheck disable=SC2016
+	RXO_PWD=$SRC "$SCRIPTS/chroot" sh -c '
+		git init -q --bare /tmp/none &&
+			git --git-dir=/tmp/none --work-tree=. ls-files -o --exclude-standard'
 }
 
 # need_lane LANE: a built kernel tree and a root file system are there.

@@ -25,12 +25,12 @@ pp()
 	done
 }
 
-# later PROGRAM ARGS...: of a service that the driver may not have yet.
-later()
+# optional PROGRAM ARGS...: of a service that not every driver has.
+optional()
 {
 	pp "$@" && return
 	if grep -hqiE "not supported|Couldn't create (QP|SRQ)" "$TMP/server" "$TMP/client"; then
-		skip "the driver can't yet: $(grep -hiE "not supported|Couldn't create" "$TMP/server" | head -n 1)"
+		lacks "the driver can't: $(grep -hiE "not supported|Couldn't create" "$TMP/server" | head -n 1)"
 		return
 	fi
 	return 1
@@ -61,9 +61,9 @@ done
 t "ibv_ud_pingpong 4096 bytes" pp ibv_ud_pingpong 4 a $N 4096 -c
 t "ibv_rc_pingpong new post send API" pp ibv_rc_pingpong 4 a $N 4096 -c -N
 t "ibv_rc_pingpong 16 receives only" pp ibv_rc_pingpong 4 a $N 4096 -c -r 16
-t "ibv_uc_pingpong" later ibv_uc_pingpong 4 a $N 4096 -c
-t "ibv_srq_pingpong" later ibv_srq_pingpong 4 a $N 4096 -c
-t "ibv_srq_pingpong events" later ibv_srq_pingpong 4 a $EVENTS 4096 -c -e
+t "ibv_uc_pingpong" optional ibv_uc_pingpong 4 a $N 4096 -c
+t "ibv_srq_pingpong" optional ibv_srq_pingpong 4 a $N 4096 -c
+t "ibv_srq_pingpong events" optional ibv_srq_pingpong 4 a $EVENTS 4096 -c -e
 for v in 4 6; do
 	t "here: ibv_rc_pingpong IPv$v" pp ibv_rc_pingpong $v b $N 4096 -c
 	t "here: ibv_rc_pingpong IPv$v 1000000 bytes, events" pp ibv_rc_pingpong $v b 20 1000000 -c -e

@@ -113,12 +113,12 @@ GROUP=0:0:0:0:0:0:0:0:0:0:255:255:239:7:7:7
 t "ib_send_bw -c UD -g" perf tcp a 1 ib_send_bw -c UD -g -M $GROUP -s 2048 -n 200
 t "ib_send_lat -c UD -g" perf tcp a 1 ib_send_lat -c UD -g -M $GROUP -s 2048 -n "$(polls 200)"
 
-# uc LINES PROGRAM ARGS...: a service that the driver may not have yet
+# uc LINES PROGRAM ARGS...: a service that not every driver has
 uc()
 {
 	perf tcp a "$@" && return
 	if grep -hqi "not supported\|Unable to create QP\|Failed to create QP" "$TMP/client" "$TMP/server"; then
-		skip "the driver has no UC QPs"
+		lacks "the driver has no UC QPs"
 		return
 	fi
 	return 1

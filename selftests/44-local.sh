@@ -30,7 +30,7 @@ are()
 	shift 2
 	snapshot
 	"$@" || r=1
-	sleep 0.1
+	at_rest b rx_icrc_skipped rx_icrc_errors rx_packets
 	after
 	echo "# $(counted b rx_trains) trains: rx_icrc_skipped $(counted b rx_icrc_skipped)," \
 		"rx_icrc_errors $(counted b rx_icrc_errors)"

@@ -6,6 +6,8 @@
 
 # shellcheck source=selftests/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
+# shellcheck source=selftests/lib/wire.sh
+. "$TESTS/lib/wire.sh"
 
 only_rxo "ways that are kept" "who else looks up each"
 
@@ -32,7 +34,7 @@ come()
 	shift
 	before=$(counter b rx_malformed)
 	"$@" || return 1
-	sleep 0.1
+	at_rest b rx_malformed
 	after=$(counter b rx_malformed)
 	echo "# $*: $((after - before)) came"
 	[ $((after - before)) -eq "$want" ]

@@ -24,9 +24,9 @@ one() # CASE [-6]
 # Both ends join by rdma_cm, and the one gets what the other sends.
 case_mckey() # GROUP A B
 {
-	on_b timeout 20 mckey -m "$1" -b "$3" >"$TMP/mckey.b" 2>&1 &
+	on_b timeout 20 stdbuf -oL mckey -m "$1" -b "$3" >"$TMP/mckey.b" 2>&1 &
 	local p=$!
-	sleep 1
+	eventually 10 grep -q "joined dgid" "$TMP/mckey.b" || return 1
 	on_a timeout 20 mckey -s -m "$1" -b "$2" || { cat "$TMP/mckey.b"; return 1; }
 	wait $p || { cat "$TMP/mckey.b"; return 1; }
 	grep -q "data transfers complete" "$TMP/mckey.b"

@@ -88,7 +88,7 @@ removed_under_io()
 	local d=/dev/$(disk) w s=0
 	timeout 60 dd if=/dev/zero of="$d" bs=64k oflag=direct status=none 2>/dev/null &
 	w=$!
-	sleep 0.5
+	disk_busy "$(disk)" || s=1
 	rm "$CFG/ports/1/subsystems/$NQN"
 	timeout 60 nvme disconnect -n $NQN || s=1
 	wait $w

@@ -164,7 +164,7 @@ ended_under_io()
 	map || return 1
 	writer &
 	w=$!
-	sleep 0.5
+	disk_busy "$(disk)" || s=1
 	modprobe -r rnbd-server rtrs-server || s=1
 	wait $w || s=1
 	unmap force || s=1
@@ -182,7 +182,7 @@ device_removed()
 	map || return 1
 	writer &
 	w=$!
-	sleep 0.5
+	disk_busy "$(disk)" || s=1
 	timeout 60 rdma link delete "$DISK_DEV" || { echo "the device does not go"; s=1; }
 	wait $w || s=1
 	unmap force || s=1

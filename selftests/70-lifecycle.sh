@@ -143,6 +143,12 @@ outlived()
 }
 waits_in() { grep -q '^State:.*D' "/proc/$1/status"; }
 
+# hosta has a connection that is ready to send.
+under_way()
+{
+	host a rdma resource show qp link "$DEVA/1" | grep -q ' type RC state RTS '
+}
+
 # with_stock HOW SERVER CLIENT...: distributions' programs end by themselves
 with_stock()
 {
@@ -155,7 +161,7 @@ with_stock()
 	# shellcheck disable=SC2086
 	start client a 60 ${client//PORT/$PORT}
 	cp=$!
-	sleep 1
+	eventually 20 under_way
 	kill -0 $cp || { echo "too early:"; show_end "$TMP/client"; return 1; }
 	remove "$how" || { echo "removal ($how) fails"; r=1; }
 	ended $cp 25 || { echo "the client still runs:"; show_end "$TMP/client"; r=1; }
@@ -208,7 +214,7 @@ peer_killed()
 	listening b tcp $PORT $sp || return 1
 	start client a 60 ib_send_bw -d "$DEVA" -F -x "$(gid_index a $IPA)" -p $PORT -D 50 -s 4096 $IPB
 	cp=$!
-	sleep 1.5
+	eventually 20 under_way || { show_end "$TMP/client"; return 1; }
 	pkill -KILL -P $sp
 	ended $cp 20 || { echo "the client still runs:"; show_end "$TMP/client"; return 1; }
 	wait $cp && { echo "the client thinks all went well"; show_end "$TMP/client"; return 1; }

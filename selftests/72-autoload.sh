@@ -46,10 +46,33 @@ blacklisted()
 	topo_link_up && loaded && eventually 5 gid_index a "$IPA" && eventually 5 gid_index b "$IPB"
 }
 
+# Other options hold for it, too; they are spelled as the parameters are.
+options()
+{
+	[ "$RXO_DRIVER" = rxo ] || { skip "parameters of rxo"; return; }
+	local r=0
+	echo "options rxo loopback=0 check_local=1 hold=0" >/etc/modprobe.d/rxo-test.conf
+	topo_link_down && unloaded && added && here && [ "$(counter a loopback_packets)" = 0 ] || r=1
+	rm /etc/modprobe.d/rxo-test.conf
+	topo_link_down && unloaded && added && here && [ "$(counter a loopback_packets)" -gt 0 ] || r=1
+	return $r
+}
+
+# hosta with itself.
+here()
+{
+	local gid
+	gid=$(gid_index a $IPA) || return 1
+	next_port
+	pair 30 tcp $PORT a ibv_rc_pingpong -d "$DEVA" -g "$gid" -p $PORT -c -e -n 20 -- \
+		a ibv_rc_pingpong -d "$DEVA" -g "$gid" -p $PORT -c -e -n 20 $IPA
+}
+
 t "the alias names the module" alias_there
 t "modprobe -r" eval 'topo_link_down && unloaded'
 t "rdma link add loads the module" added
 t "the device works" usable
 t "a modprobe.d that forbids it is obeyed" blacklisted
+t "and one with options is" options
 t "the device works again" usable
 finish

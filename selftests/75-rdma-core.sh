@@ -69,9 +69,12 @@ rxe_up()
 		rdma link add rxet type rxe netdev rxet0
 }
 
+# No address is being looked for elsewhere any more.
+rxe_ready() { [ -z "$(ip -o addr show tentative)" ] && grep -q ACTIVE /sys/class/infiniband/rxet/ports/1/state; }
+
 PEER=
 if [ "$RXO_DRIVER" != rxe ] && rxe_up >"$TMP/out" 2>&1; then
-	sleep 1
+	eventually 10 rxe_ready >"$TMP/out"
 	PEER=rxe
 	suite rxe "" rxet 10.8.0.1 >"$TMP/out" 2>&1 || PEER=
 	rdma link delete rxet

@@ -8,6 +8,10 @@
 must_build badattr badattr.c rig.c
 must_build hostile hostile.c rings.c rig.c
 
+# What is said of a netdev that can't have a device.
+NOT_THAT="Invalid argument"
+[ "$RXO_DRIVER" = rxo ] || NOT_THAT="Operation not supported|Invalid argument|Operation not permitted"
+
 # refused ERROR NAME NETDEV: adding a device fails so, and leaves none.
 refused()
 {
@@ -45,23 +49,50 @@ same_name()
 	return $r
 }
 
-other_kind() # IP-LINK-ARGS...
+# on_odd: adding a device on the netdev "odd" is refused.
+on_odd()
 {
-	ip -n hosta link add odd "$@" 2>"$TMP/o" || { skip "this kernel makes no such netdev: $(head -n 1 "$TMP/o")"; return; }
-	ip -n hosta link set odd up
-	refused "Operation not supported|Invalid argument|Operation not permitted" odd1 odd
-	local r=$?
+	ip -n hosta link set odd up && refused "$NOT_THAT" odd1 odd
+}
+
+# other_kind IP-LINK-ARGS...: a netdev of another kind than Ethernet. All test kernels
+# make it.
+other_kind()
+{
+	local r=0
+	ip -n hosta link add odd "$@" || return 1
+	on_odd || r=1
 	ip -n hosta link delete odd
 	return $r
 }
 
 tun()
 {
-	host a ip tuntap add dev odd mode tun 2>"$TMP/o" || { skip "no tun: $(head -n 1 "$TMP/o")"; return; }
-	ip -n hosta link set odd up
-	refused "Operation not supported|Invalid argument|Operation not permitted" odd1 odd
-	local r=$?
+	local r=0
+	host a ip tuntap add dev odd mode tun || return 1
+	on_odd || r=1
 	host a ip tuntap del dev odd mode tun
+	return $r
+}
+
+# vlan_on TYPE COMMAND...: succeeds with a VLAN, "odd", of such a netdev.
+vlan_on()
+{
+	local r=0
+	ip -n hosta link add lower type "$1" && ip -n hosta link set lower up || return 1
+	ip -n hosta link add odd link lower type vlan id 7 && "${@:2}" || r=1
+	ip -n hosta link delete lower
+	return $r
+}
+
+# above_odd IP-LINK-ARGS...: Ethernet is Ethernet, whatever is below it.
+above_odd()
+{
+	local r=0
+	ip -n hosta link set odd up && ip -n hosta link add above "$@" && ip -n hosta link set above up || return 1
+	[ "$2" != bridge ] || ip -n hosta link set odd master above || r=1
+	host a rdma link add odd1 type "$RXO_DRIVER" netdev above && host a rdma link delete odd1 || r=1
+	ip -n hosta link delete above
 	return $r
 }
 
@@ -94,10 +125,14 @@ no_extra() { [ "$(host a rdma link show | grep -c "^link extra")" = 0 ]; }
 
 t "a netdev that does not exist" refused "No such device" odd1 nosuch
 t "a netdev that has a device already" refused "File exists" odd1 eth0
-t "the loopback device" refused "Operation not supported|Invalid argument|Operation not permitted" odd1 lo
+t "the loopback device" refused "$NOT_THAT" odd1 lo
 t "an ipip tunnel" other_kind type ipip local 10.7.0.1 remote 10.7.0.9
 t "an IPv6 tunnel" other_kind type ip6tnl local fd07::1 remote fd07::9
 t "a tun device" tun
+t "a VLAN device" vlan_on dummy on_odd
+t "a VLAN device of a bridge" vlan_on bridge on_odd
+t "a bridge that a VLAN is a port of" vlan_on dummy above_odd type bridge
+t "a macvlan above a VLAN" vlan_on dummy above_odd link odd type macvlan
 t "a name that is taken" same_name
 t "a name that another host uses" same_name_elsewhere
 t "a name too long" refused "Invalid argument|Numerical result|too long|File name|Error" \
@@ -127,11 +162,11 @@ fi
 [ $hostile = 0 ] || tap_program 900 "hostile: " "$BIN/hostile" -a "hosta:$DEVA" -b "hostb:$DEVB"
 
 # After all that the ordinary still works.
-still()
+still_works()
 {
 	next_port
 	pair 60 tcp $PORT b ibv_rc_pingpong -d "$DEVB" -g "$(gid_index b $IPB)" -p $PORT -c -e -n 100 -- \
 		a ibv_rc_pingpong -d "$DEVA" -g "$(gid_index a $IPA)" -p $PORT -c -e -n 100 $IPB
 }
-t "ibv_rc_pingpong after all that" still
+t "ibv_rc_pingpong after all that" still_works
 finish

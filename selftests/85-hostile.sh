@@ -26,12 +26,13 @@ beside 900 "commands: " "$BIN/uverbs" "${HOSTS[@]}"
 accounted()
 {
 	local c n=0 want
-	sleep 0.5
+	local -a all=(rx_packets rx_malformed rx_icrc_errors rx_no_qp rx_no_memory)
+	at_rest a "${all[@]}"
 	snapshot
 	"$BIN/peer" "${HOSTS[@]}" "$@" alone || return 1
-	sleep 0.5
+	at_rest a "${all[@]}"
 	after
-	for c in rx_packets rx_malformed rx_icrc_errors rx_no_qp rx_no_memory; do
+	for c in "${all[@]}"; do
 		echo "$c: $(counted a $c)"
 		n=$((n + $(counted a $c)))
 	done

@@ -71,11 +71,11 @@ pair()
 	echo "hostb \$ ${server[*]}"
 	timeout 120 ip netns exec hostb "${server[@]}" >$log 2>&1 &
 	pid=$!
-	# Until it listens.
+	# Until it listens, for TCP or for rdma_cm.
 	for _ in $(seq 50); do
 		sleep 0.2
 		[ -z "$(on_b ss -Hltn 2>/dev/null)" ] || break
-		[ "${server[0]}" != rping ] || { sleep 1; break; }
+		! on_b rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN' || break
 	done
 	echo "hosta \$ $*"
 	timeout 120 ip netns exec hosta "$@" 2>&1 | tee /tmp/client.log

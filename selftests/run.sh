@@ -70,10 +70,10 @@ for f in "${tests[@]}"; do
 			plan=0 skipped=$((skipped + 1))
 			out ok "$name" "SKIP ${line#1..0 # SKIP }" ;;
 		1..*) plan=${line#1..} ;;
-		"ok "*" # SKIP "*)
+		"ok "*" # SKIP"*)
 			seen=$((seen + 1)) skipped=$((skipped + 1))
 			c=${line#ok * - }
-			out ok "$name: ${c%% # SKIP *}" "SKIP ${c##* # SKIP }" ;;
+			out ok "$name: ${c%% # SKIP*}" "SKIP${c##* # SKIP}" ;;
 		"ok "*) seen=$((seen + 1)); out ok "$name: ${line#ok * - }" ;;
 		"not ok "*) seen=$((seen + 1)); out "not ok" "$name: ${line#not ok * - }" ;;
 		"#"*) echo "$line" ;;

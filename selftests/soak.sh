@@ -92,8 +92,8 @@ stuck() # SLOT
 	echo "worker $1 does not end"
 	cat "$TMP/worker$1"
 	cat "/proc/$child/stack" "/proc/$child/status" 2>&1 | head -n 40
-	in_host a rdma -d resource show qp pid "$child"
-	in_host b rdma -d resource show qp pid "$child"
+	host a rdma -dd resource show qp pid "$child"
+	host b rdma -dd resource show qp pid "$child"
 	kill -KILL "$child" "$pid"
 }
 
@@ -107,7 +107,7 @@ soak()
 	done
 	while [ $SECONDS -lt $((END - 3)) ]; do
 		sleep $((1 + RANDOM % 3))
-		all_there || { r=1; break; }
+		all_there || { r=1; kill -TERM "${PID[@]}" 2>/dev/null; break; }
 		[ $SECONDS -ge $((END - 4)) ] || mishap
 		# With all at work, once they have been so for a while, and at the end.
 		[ -n "$mid" ] || [ $SECONDS -lt $((END - SECS * 2 / 3)) ] || mid=$(kernel_memory)

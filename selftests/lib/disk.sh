@@ -83,6 +83,18 @@ disk_filesystem()
 	return $s
 }
 
+# disk_busy NAME: waits until somebody writes to it.
+disk_busy()
+{
+	local before
+	before=$(disk_written "$1")
+	eventually 10 disk_moves "$1" "$before"
+}
+
+# Sectors.
+disk_written() { awk '{ print $7 }' "/sys/block/$1/stat"; }
+disk_moves() { [ "$(disk_written "$1")" != "$2" ]; }
+
 disk_counter()
 {
 	rdma statistic show link "$DISK_DEV/1" | grep -oE "\b$1 [0-9]+" | cut -d' ' -f2

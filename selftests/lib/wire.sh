@@ -125,11 +125,34 @@ counted()
 		END { print seen ? n : "none" }' "$TMP/before.$1" "$TMP/after.$1"
 }
 
+# at_rest HOST COUNTER...: waits until what these count has come to rest.
+at_rest()
+{
+	eventually 10 unchanged "$@"
+}
+
+unchanged()
+{
+	local before
+	before=$(values "$@")
+	sleep 0.1
+	[ "$(values "$@")" = "$before" ]
+}
+
+values()
+{
+	local c
+	for c in "${@:2}"; do
+		counter "$1" "$c"
+	done
+}
+
 # capture_start FILE: everything at hosta's interface;  capture_stop
 capture_start()
 {
 	local i
 
+	capture=$1
 	(in_host a tcpdump --immediate-mode -i eth0 -U -s 4500 -B 16384 -w "$1" udp port 4791) 2>"$TMP/tcpdump.err" &
 	tcpdump=$!
 	for i in $(seq 100); do
@@ -139,9 +162,18 @@ capture_start()
 	return 1
 }
 
+# Nothing more is written to it.
+captured()
+{
+	local before
+	before=$(stat -c %s "$capture")
+	sleep 0.3
+	[ "$(stat -c %s "$capture")" = "$before" ]
+}
+
 capture_stop()
 {
-	sleep 0.5
+	eventually 10 captured
 	kill "$tcpdump"
 	wait "$tcpdump"
 	grep -q '^0 packets dropped by kernel' "$TMP/tcpdump.err" && return

@@ -8,6 +8,12 @@
 static struct ep e;
 static struct opts o;
 
+/* rxo is to give what its documentation names; others have an alternative. */
+static bool is_expected(int want, int or)
+{
+	return errno == want || (errno == or && !is_driver(&host_a, "rxo"));
+}
+
 static int fresh(void)
 {
 	o = opts_default();
@@ -244,7 +250,7 @@ static int qp_create(struct ibv_qp_init_attr ia, int want, int or,
 		ibv_destroy_qp(qp);
 		fail("%s: made", what);
 	}
-	if (errno != want && errno != or)
+	if (!is_expected(want, or))
 		fail("%s: %s, not %s", what, strerror(errno), strerror(want));
 	return 0;
 }
@@ -318,7 +324,7 @@ static int no_mr(void *addr, size_t len, int access, int want, int or,
 		ibv_dereg_mr(mr);
 		fail("%s: registered", what);
 	}
-	if (errno != want && errno != or)
+	if (!is_expected(want, or))
 		fail("%s: %s, not %s", what, strerror(errno), strerror(want));
 	return 0;
 }
@@ -343,6 +349,9 @@ static int reg_mr(void)
 		     "address 4096");
 	bad |= no_mr((void *)(~0ull - 4095), 8192, ACC_ALL, EINVAL, EFAULT,
 		     "a range that wraps");
+	bad |= no_mr((void *)(~0ull - 4095), 8192,
+		     ACC_ALL | IBV_ACCESS_ON_DEMAND, EOVERFLOW, EINVAL,
+		     "a range that wraps, on demand");
 	bad |= no_mr((void *)0xffff800000000000ull, page, ACC_ALL, EFAULT,
 		     EINVAL, "the kernel's memory");
 	bad |= no_mr(m, ~0ull - (uintptr_t)m, ACC_ALL, EINVAL, ENOMEM,

@@ -171,7 +171,7 @@ static int uc_data(void)
 	check(ia.send_cq);
 	qp = ibv_create_qp(host_a.pd, &ia);
 	if (!qp && (errno == EOPNOTSUPP || errno == ENOSYS))
-		skip("the driver has no UC (%s)", strerror(errno));
+		lacks(&host_a, "the driver has no UC (%s)", strerror(errno));
 	check(qp);
 	check_ok(ibv_destroy_qp(qp));
 	check_ok(ibv_destroy_cq(ia.send_cq));
@@ -205,7 +205,7 @@ static int rc_atomic(void)
 	int i;
 
 	if (host_b.attr.atomic_cap == IBV_ATOMIC_NONE)
-		skip("the device has no atomics");
+		lacks(&host_b, "the device has no atomics");
 	run_ok(pair_up(&p, &o));
 	word = (uint64_t *)(p.b.buf + 256);
 	word[-1] = word[1] = 0x1111111111111111ull;
@@ -362,7 +362,7 @@ static int rc_multi_sge(void)
 	int op;
 
 	if (host_a.attr.max_sge < 8)
-		skip("max_sge is %d", host_a.attr.max_sge);
+		lacks(&host_a, "max_sge is %d", host_a.attr.max_sge);
 	o.sge = 8;
 	o.mtu = IBV_MTU_1024;
 	run_ok(pair_up(&p, &o));

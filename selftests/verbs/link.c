@@ -445,7 +445,7 @@ static int inv_one(struct ep *from, struct ep *to, uint32_t len)
 	run_ok(expect_wc(to->rcq, 7, IBV_WC_SUCCESS, 5000, &wc));
 	run_ok(check_data(to->buf, len, 3));
 	/* rdma_rxe has the kernel's flag there, whose value is another. */
-	if (strncmp(to->h->dev, "rxe", 3))
+	if (!is_driver(to->h, "rxe"))
 		check(wc.wc_flags & IBV_WC_WITH_INV);
 	check(wc.invalidated_rkey == bind.bind_mw.rkey);
 	/* It doesn't any more. */
@@ -473,7 +473,7 @@ static int send_inv(void)
 
 	o.mr_access |= IBV_ACCESS_MW_BIND;
 	if (!can_bind(&host_a) && !can_bind(&host_b))
-		skip("neither device has memory windows of type 2");
+		lacks(&host_a, "neither device has memory windows of type 2");
 	for (i = 0; i < 4; i++) {
 		struct host *to = i & 1 ? &host_a : &host_b;
 
@@ -524,7 +524,7 @@ static uint32_t len_of(enum ibv_wr_opcode op, const struct ep *to,
 {
 	uint32_t len = stream_lens[seed % ARRAY_SIZE(stream_lens)];
 
-	if (!len && op_reads(op) && !strncmp(to->h->dev, "rxe", 3))
+	if (!len && op_reads(op) && is_driver(to->h, "rxe"))
 		return 6;
 	return len;
 }

@@ -103,7 +103,7 @@ static int srq_traffic(void)
 	int i, j;
 
 	if (!srq)
-		skip("ibv_create_srq: %s", strerror(errno));
+		lacks(&host_b, "ibv_create_srq: %s", strerror(errno));
 	o.buf = N * EACH * LEN;
 	for (i = 0; i < N; i++)
 		run_ok(srq_pair(&p[i], o, srq));
@@ -136,7 +136,7 @@ static int srq_attr(void)
 	struct ibv_srq *srq;
 
 	if (!host_a.attr.max_srq)
-		skip("no SRQs");
+		lacks(&host_a, "no SRQs");
 	check(host_a.attr.max_srq_wr > 0 && host_a.attr.max_srq_sge > 0);
 	ia.attr.max_wr = host_a.attr.max_srq_wr + 1;
 	ia.attr.max_sge = 1;
@@ -168,7 +168,7 @@ static int srq_limit(void)
 	int i;
 
 	if (!srq)
-		skip("ibv_create_srq: %s", strerror(errno));
+		lacks(&host_b, "ibv_create_srq: %s", strerror(errno));
 	run_ok(srq_pair(&p, small(), srq));
 	for (i = 0; i < 8; i++)
 		check_ok(srq_post(srq, &p.b, p.b.mr->lkey, i, 0, 64));
@@ -202,9 +202,9 @@ static int srq_resize(void)
 	int i, next = 0, sent = 0;
 
 	if (!srq)
-		skip("ibv_create_srq: %s", strerror(errno));
+		lacks(&host_b, "ibv_create_srq: %s", strerror(errno));
 	if (!(host_a.attr.device_cap_flags & IBV_DEVICE_SRQ_RESIZE))
-		skip("SRQs can't be resized");
+		lacks(&host_a, "SRQs can't be resized");
 	run_ok(srq_pair(&p, small(), srq));
 	/* so that the ring has wrapped around when it is replaced */
 	for (i = 0; i < 5; i++)
@@ -244,7 +244,7 @@ static int srq_last_wqe(void)
 	struct pair p, q;
 
 	if (!srq)
-		skip("ibv_create_srq: %s", strerror(errno));
+		lacks(&host_b, "ibv_create_srq: %s", strerror(errno));
 	run_ok(srq_pair(&p, small(), srq));
 	run_ok(srq_pair(&q, small(), srq));
 	check_ok(srq_post(srq, &p.b, p.b.mr->lkey, 1, 0, 64));
@@ -270,7 +270,7 @@ static int srq_rnr(void)
 	struct pair p;
 
 	if (!srq)
-		skip("ibv_create_srq: %s", strerror(errno));
+		lacks(&host_b, "ibv_create_srq: %s", strerror(errno));
 	run_ok(srq_pair(&p, small(), srq));
 	check_ok(post(&p.a, &(struct wr){
 		.id = 1, .op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED,
@@ -295,7 +295,7 @@ static int srq_domain(void)
 	check(pd);
 	srq = srq_make(pd, 16, 1);
 	if (!srq)
-		skip("ibv_create_srq: %s", strerror(errno));
+		lacks(&host_b, "ibv_create_srq: %s", strerror(errno));
 	run_ok(srq_pair(&p, small(), srq));
 	mr = ibv_reg_mr(pd, p.b.buf, p.b.len, IBV_ACCESS_LOCAL_WRITE);
 	check(mr);
@@ -330,7 +330,7 @@ static int writes(struct pair *p, int first, int n)
 	return 0;
 }
 
-/* Waits until the peer's byte shows that all before it were carried out. */
+/* So long that the peer has carried out and acknowledged all of it. */
 static int settle(struct pair *p)
 {
 	usleep(100000);
@@ -356,7 +356,7 @@ static int cq_resize(void)
 	run_ok(settle(&p));
 	r = ibv_resize_cq(cq, 63);
 	if (r == EOPNOTSUPP)
-		skip("CQs can't be resized");
+		lacks(&host_a, "CQs can't be resized");
 	check_ok(r);
 	check(cq->cqe >= 63);
 	run_ok(writes(&p, 12, 40));
@@ -405,7 +405,7 @@ static int cq_resize_traffic(void)
 	o.cqe = 80;
 	run_ok(pair_up(&p, &o));
 	if (ibv_resize_cq(p.a.scq, 80) == EOPNOTSUPP)
-		skip("CQs can't be resized");
+		lacks(&host_a, "CQs can't be resized");
 	check_ok(pthread_create(&t, NULL, resizer, p.a.scq));
 	while (got < n || got < sent || resizes < 20) {
 		for (; (sent < n || resizes < 20) && sent - got < o.depth; sent++)
@@ -593,7 +593,7 @@ static int mr_zero_based(void)
 				       ACC_ALL | IBV_ACCESS_ZERO_BASED);
 
 	if (!mr)
-		skip("ibv_reg_mr: %s", strerror(errno));
+		lacks(&host_b, "ibv_reg_mr: %s", strerror(errno));
 	run_ok(reach_fresh(WRITE, 500, mr->rkey, 9500, OK));
 	check(check_fill(m + 600, 9500, 9) < 0);
 	run_ok(reach_fresh(WRITE, 501, mr->rkey, 9500, DENIED));
@@ -612,7 +612,7 @@ static int mw_pair(struct pair *p, struct ibv_mw **mw, enum ibv_mw_type type)
 	run_ok(pair_up(p, &o));
 	*mw = ibv_alloc_mw(host_b.pd, type);
 	if (!*mw)
-		skip("ibv_alloc_mw: %s", strerror(errno));
+		lacks(&host_b, "ibv_alloc_mw: %s", strerror(errno));
 	return 0;
 }
 
@@ -989,7 +989,7 @@ static int mcast(void)
 	int i, round;
 
 	if (!host_a.attr.max_mcast_grp)
-		skip("no multicast groups");
+		lacks(&host_a, "no multicast groups");
 	o.type = IBV_QPT_UD;
 	for (i = 0; i < N; i++)
 		run_ok(ud_up(&e[i], i < A2 ? &host_b : &host_a, &o));
@@ -1053,7 +1053,7 @@ static int mcast_lids(void)
 	int i, lid;
 
 	if (!host_a.attr.max_mcast_grp)
-		skip("no multicast groups");
+		lacks(&host_a, "no multicast groups");
 	o.type = IBV_QPT_UD;
 	run_ok(ud_up(&from, &host_a, &o));
 	run_ok(ud_up(&to, &host_b, &o));

@@ -114,6 +114,11 @@ int host_close(struct host *h)
 	return 0;
 }
 
+bool is_driver(const struct host *h, const char *type)
+{
+	return !strncmp(h->dev, type, strlen(type));
+}
+
 /* ---- endpoints ------------------------------------------------------------ */
 
 struct opts opts_default(void)

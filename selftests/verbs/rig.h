@@ -67,6 +67,17 @@ enum { PASS = 0, FAIL = 1, SKIP = 4 };
 		return SKIP; \
 	} while (0)
 
+/*
+ * A device has not what the case is about. That of another driver may have it
+ * not; rxo's must have all that a case asks for.
+ */
+#define lacks(h, fmt, ...) \
+	do { \
+		if (is_driver(h, "rxo")) \
+			fail(fmt, ##__VA_ARGS__); \
+		skip(fmt, ##__VA_ARGS__); \
+	} while (0)
+
 struct host {
 	const char *ns, *dev;
 	struct ibv_context *ctx;
@@ -123,6 +134,8 @@ int mtu_bytes(enum ibv_mtu mtu);
 
 int host_open(struct host *h);
 int host_close(struct host *h);
+/* Is its device one of this driver: "rxo", "rxe", "siw"? By its name. */
+bool is_driver(const struct host *h, const char *type);
 int ep_create(struct ep *e, struct host *h, const struct opts *o);
 int ep_destroy(struct ep *e);
 /* With $RIG_ON_DEMAND memory is paged on demand, and absent at each post. */

@@ -274,8 +274,8 @@ static int scale(int qps, bool connected)
 	run_ok(warm_up());
 	pairs = qps / 2;
 	if (host_a.attr.max_qp < qps / 2)
-		skip("%s has at most %d queue pairs", host_a.dev,
-		     host_a.attr.max_qp);
+		lacks(&host_a, "%s has at most %d queue pairs", host_a.dev,
+		      host_a.attr.max_qp);
 	run_ok(side_up(&side_a, &host_a));
 	run_ok(side_up(&side_b, &host_b));
 	before = kernel_kb();

@@ -3,11 +3,11 @@
 //! When the peer is asked for an acknowledgement.
 //!
 //! It is up to the requester which packets have the AckReq bit. Where a completion is wanted, the last packet of the message
-//! asks, or that of the last one of several that leave one after the other, unless they are long. A message that nobody waits
-//! for is acknowledged by and by, with those that follow. Should none follow, a request that was acknowledged long ago is
-//! repeated, without its data: a duplicate is not carried out again, and answered with how far the peer has come (C9-105).
-//! The same question is asked where the peer told of no receive left: it may have some by now. A peer that always had is not
-//! asked any more, until it says that it wasn't ready.
+//! asks, or that of the last one of several that leave one after the other; and one packet of 32 in any case. A message that
+//! nobody waits for is acknowledged by and by, with those that follow. Should none follow, a request that was acknowledged
+//! long ago is repeated, without its data: a duplicate is not carried out again, and answered with how far the peer has come
+//! (C9-105). The same question is asked where the peer told of no receive left: it may have some by now. A peer that always
+//! had is not asked any more, until it says that it wasn't ready.
 
 use super::ACK_INTERVAL;
 use crate::burst::{
