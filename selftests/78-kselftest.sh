@@ -15,7 +15,7 @@ module=$RXO_DRIVER
 
 # Their programs for this driver, with what they keep to themselves (exec). tap
 # devices have no carrier until somebody opens them; dummies and tun devices need
-# nobody.
+# nobody. A netdev of rxo's does not wait for the device, which goes a moment later.
 programs()
 {
 	cp -r "$TREE/rdma" "$TREE/kselftest" "$TMP/" || return 1
@@ -23,8 +23,13 @@ programs()
 	[ "$RXO_DRIVER" != rxe ] || return 0
 	sed -i -e "s/type rxe/type $RXO_DRIVER/g; s/rdma_rxe/$module/g" \
 		-e 's/tuntap add mode tun/tuntap add mode tap/' "$TMP"/rdma/*.sh
+	# shellcheck disable=SC2016
+	sed -i '/^ip link del "$DEV_NAME"$/a\
+for _ in $(seq 100); do ss -Huln sport == :$RDMA_PORT | grep -q . || break; sleep 0.05; done' \
+		"$TMP/rdma/rxe_test_NETDEV_UNREGISTER.sh"
 	# What it is done for must have been done.
-	grep -q "type $RXO_DRIVER netdev" "$TMP"/rdma/*.sh
+	grep -q "type $RXO_DRIVER netdev" "$TMP"/rdma/*.sh &&
+		grep -q "seq 100" "$TMP/rdma/rxe_test_NETDEV_UNREGISTER.sh"
 }
 
 # verdict STATUS: of one that prints no TAP.
