@@ -198,7 +198,8 @@ struct Turn<'a>(&'a Atomic<u32>);
 impl<'a> Turn<'a> {
     /// Takes it, if nobody has it.
     fn take(of: &'a Atomic<u32>) -> Option<Self> {
-        (of.xchg(1, ordering::Full) == 0).then_some(Self(of))
+        // Not `then_some`: one that isn't taken would be made all the same, and given back.
+        (of.xchg(1, ordering::Full) == 0).then(|| Self(of))
     }
 }
 
@@ -248,26 +249,50 @@ impl WorkItem for Shared {
         let Some(_pass) = this.gate.enter() else {
             return;
         };
-        loop {
-            let need = this.map.lock().faults.needed();
-            let Some(need) = need else { break };
-            let result = this.page_in_and_ahead(&need);
-            this.map.lock().faults.done(need, result);
+        // Else whoever has it will look, or who needs pages will ask again.
+        if let Some(turn) = Turn::take(&this.turn) {
+            while this.serve(&turn) {}
         }
     }
 }
 
 impl Shared {
+    /// Waits for the turn. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` when a signal is pending.
+    fn wait_for_turn(&self) -> Result<Turn<'_>> {
+        loop {
+            if kernel::current!().signal_pending() {
+                return Err(EINTR);
+            }
+            if let Some(turn) = Turn::take(&self.turn) {
+                return Ok(turn);
+            }
+            fsleep(Delta::from_millis(TURN_MS));
+        }
+    }
+
+    /// Faults in what is needed, if anything is.
+    fn serve(&self, turn: &Turn<'_>) -> bool {
+        let need = self.map.lock().faults.needed();
+        let Some(need) = need else {
+            return false;
+        };
+        let result = self.page_in_and_ahead(turn, &need);
+        self.map.lock().faults.done(need, result);
+        true
+    }
+
     /// Faults in what is needed, and some more if that can be done: beyond there may be no memory.
-    fn page_in_and_ahead(&self, need: &Need) -> Result {
+    fn page_in_and_ahead(&self, turn: &Turn<'_>, need: &Need) -> Result {
         let Range { start, end } = need.pages;
         let count = self.map.lock().pages.len();
         let ahead = end.saturating_add(AHEAD).min(count);
         let how = Paging::of(need.write);
-        // Whoever has it may be at these pages.
-        let turn = Turn::take(&self.turn).ok_or(EBUSY)?;
-        self.page_in(&turn, start..ahead, how)
-            .or_else(|_| self.page_in(&turn, start..end, how))
+        self.page_in(turn, start..ahead, how)
+            .or_else(|_| self.page_in(turn, start..end, how))
     }
 
     /// Gets pages in. The gate must have been entered, unless this was just made.
@@ -467,15 +492,9 @@ impl OdpUmem {
         let at = shared.offset + at;
         let pages = at / PAGE_SIZE..(at + len).div_ceil(PAGE_SIZE);
         for first in pages.clone().step_by(AT_ONCE) {
-            let turn = loop {
-                if kernel::current!().signal_pending() {
-                    return Err(EINTR);
-                }
-                if let Some(turn) = Turn::take(&shared.turn) {
-                    break turn;
-                }
-                fsleep(Delta::from_millis(TURN_MS));
-            };
+            let turn = shared.wait_for_turn()?;
+            // An access waits for that.
+            shared.serve(&turn);
             shared.page_in(&turn, first..pages.end.min(first + AT_ONCE), how)?;
         }
         Ok(())
@@ -664,10 +683,13 @@ impl Space {
         let part = OdpUmem::of(Raw(NonNull::new(raw).ok_or(EINVAL)?), 0, PART)?;
         let part = Arc::new(part, GFP_KERNEL)?;
         // Where there is no memory there are no parts either, so that their number is bounded.
-        part.shared.page_in_and_ahead(&Need {
+        let need = Need {
             pages: need.pages.start - first..(need.pages.end - first).min(pages),
             write: need.write,
-        })?;
+        };
+        let turn = Turn::take(&part.shared.turn).ok_or(EBUSY)?;
+        part.shared.page_in_and_ahead(&turn, &need)?;
+        drop(turn);
         // Nobody waits for this with the memory of a process awaited: that may take as long as it likes.
         let mut list = self.list.lock();
         if self.parts.get(id).is_some() {
