@@ -66,7 +66,7 @@ pub(crate) enum Stat {
     KeyRange,
     /// Registrations, invalidations and bindings that were refused.
     MemoryOpErrors,
-    /// Work requests in a ring that make no sense.
+    /// Work requests in a ring that make no sense; posts of kernel consumers beyond a queue's room.
     WqeInvalid,
     /// Completions that found no room.
     CqOverflows,
