@@ -210,6 +210,11 @@ impl Umem {
         if length == 0 {
             return Err(EINVAL);
         }
+        // As the core has it, which is not asked if the range is too long.
+        start
+            .checked_add(length)
+            .and_then(|end| end.checked_next_multiple_of(PAGE_SIZE))
+            .ok_or(EINVAL)?;
         let offset = start % PAGE_SIZE;
         let count = page_count(offset, length)?;
         // SAFETY: The device is valid; the function checks the range itself.

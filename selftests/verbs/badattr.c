@@ -356,6 +356,11 @@ static int reg_mr(void)
 		     EINVAL, "the kernel's memory");
 	bad |= no_mr(m, ~0ull - (uintptr_t)m, ACC_ALL, EINVAL, ENOMEM,
 		     "2^64 bytes");
+	bad |= no_mr(m, ~0ull - (uintptr_t)m, ACC_ALL | IBV_ACCESS_ON_DEMAND,
+		     EOVERFLOW, EINVAL, "2^64 bytes, on demand");
+	bad |= no_mr(m, 1ull << 60, ACC_ALL, ENOMEM, EFAULT, "2^60 bytes");
+	bad |= no_mr(m, 1ull << 60, ACC_ALL | IBV_ACCESS_ON_DEMAND, ENOMEM,
+		     EINVAL, "2^60 bytes, on demand");
 	check_ok(mprotect(m, page, PROT_READ));
 	bad |= no_mr(m, page, ACC_ALL, EFAULT, EACCES,
 		     "read-only memory to be written");

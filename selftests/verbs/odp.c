@@ -614,6 +614,8 @@ static int unmapped_by_many(void)
 	int side, r;
 	unsigned int i;
 
+	/* Not to be taken for a lost peer. */
+	o.timeout = 18;
 	f.at = mmap(NULL, f.len, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check(f.at != MAP_FAILED);
@@ -654,7 +656,7 @@ static int unmapped_by_many(void)
 			atomic_store(&f.stop, true);
 			check_ok(pthread_join(flipper, NULL));
 			for (i = 0; i < ARRAY_SIZE(p); i++)
-				run_ok(expect_wc(p[i].a.scq, i, want, 3000, NULL));
+				run_ok(expect_wc(p[i].a.scq, i, want, 5000, NULL));
 			for (i = 0; i < ARRAY_SIZE(p); i++)
 				run_ok(pair_down(&p[i]));
 		}
